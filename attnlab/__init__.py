@@ -1,0 +1,13 @@
+"""AttnLab: see, live and on your own GPU, why FlashAttention is fast.
+
+Rooms, from the slider to the kernel:
+
+    pages/, attnlab.ui      what is shown; the only code that imports streamlit
+    attnlab.lab             owns the worker process: queue, cancel, time limits, restarts, snapshots
+    attnlab.store           every run and every event, in SQLite, as it arrives
+    attnlab.sweep           which points, in which order
+    attnlab.worker          the only process that imports torch; runs attnlab.paths, timed by attnlab.measure
+    attnlab.problem, .cost, .hardware, .roofline, .measurement, .run, .device    facts and arithmetic, nothing imported
+"""
+
+__version__ = "0.1.0"

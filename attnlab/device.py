@@ -1,0 +1,61 @@
+"""What a worker says of the device it measures on, and of each path there. Plain facts, JSON both ways."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+PATH_STATES = ("ready", "untested", "missing", "broken")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathStatus:
+    """Whether a path can run here. `reason` is one plain line, empty when ready."""
+
+    name: str
+    state: str  # ready: a tiny launch succeeded; untested: installed, not tried; missing: not here; broken: cannot load or launch
+    provider: str = ""
+    reason: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return self.state in ("ready", "untested")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One device of one machine, as its worker sees it. Sizes in bytes."""
+
+    kind: str  # cuda or cpu
+    name: str
+    uuid: str  # of the card; of the machine for a CPU
+    index: int = 0
+    total_bytes: int
+    free_bytes: int
+    l2_bytes: int = 0
+    multiprocessors: int = 0
+    compute_capability: str = ""
+    threads: int = 0
+    host: str = ""
+    python: str = ""
+    torch: str = ""
+    cuda: str = ""
+    driver: str = ""
+    packages: tuple[tuple[str, str], ...] = ()  # (distribution, version) of the attention packages installed
+
+    @property
+    def key(self) -> str:
+        """Equal keys measure alike: device and software versions."""
+        parts = [self.kind, self.name, self.uuid, self.torch, self.cuda, self.driver, str(self.threads)]
+        return "|".join(parts + [f"{name}={version}" for name, version in self.packages])
+
+    @property
+    def memory_name(self) -> str:
+        return "device memory" if self.kind == "cuda" else "host memory"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "packages": [list(pair) for pair in self.packages]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Device:
+        return cls(**{**data, "packages": tuple((str(n), str(v)) for n, v in data.get("packages", ()))})

@@ -1,0 +1,97 @@
+"""One measured point: what one path did with one problem, or why there is no number.
+
+Names carry their unit. A point that could not be measured has a status and a reason, and no number; where a number was
+predicted instead, it stands in a field of its own (`predicted_ms`, `predicted_bytes`) and never in a measured one.
+On the CPU the same fields hold host time and host memory; `clock` and `memory_source` say how each was obtained.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from attnlab.problem import AttentionProblem
+
+STATUSES = ("ok", "oom", "unsupported", "skipped", "timeout", "fault", "suspect")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """See the module's opening. Floats are finite; None means not known."""
+
+    problem: AttentionProblem
+    path: str  # what was asked for
+    status: str  # one of STATUSES
+    provider: str = ""  # what really ran: package, version, kernel
+    reason: str = ""  # one plain line: what happened and what to do; empty for `ok`
+    phase: str = "quick"  # the pass it comes from: quick or refined
+    device_ms: float | None = None  # median time on the device of one call, launch cost excluded, L2 cold
+    device_ms_low: float | None = None  # 95 % interval of that median; the range of the samples when there are fewer than 6
+    device_ms_high: float | None = None
+    samples: int = 0
+    samples_ms: tuple[float, ...] = ()  # the raw samples, in time order
+    wall_ms: float | None = None  # what a caller waits: synchronise, call, synchronise
+    host_ms: float | None = None  # what the host needs to launch one call
+    first_call_s: float | None = None  # the first call: JIT, autotune, handle creation
+    peak_bytes: int | None = None  # the most memory allocated above the inputs during one call
+    reserved_bytes: int | None = None  # what the allocator held
+    device_used_bytes: int | None = None  # what the driver says is in use on the device
+    flops: int | None = None  # exact count for this problem, mask included
+    min_bytes: int | None = None  # each input read once, each output written once
+    error: float | None = None  # relative Frobenius error of sampled rows against float64
+    clock: str = ""  # how the time was taken
+    memory_source: str = ""  # how the memory was read
+    clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    launch_bound: bool = False  # the host launches more slowly than the device computes
+    predicted_ms: float | None = None  # for a point that was not tried
+    predicted_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+    in_samples_s: float = 0.0  # time the device spent inside samples, for the cost of a sweep
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status is {self.status!r}; legal: {', '.join(STATUSES)}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{field.name} is {value}; a measurement holds finite numbers or null")
+
+    @property
+    def seq(self) -> int:
+        """The sweep's axis: the number of keys."""
+        return self.problem.seq_kv
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def tflops(self) -> float | None:
+        """Achieved rate in TFLOP/s: exact FLOPs over device time."""
+        if self.flops is None or not self.device_ms:
+            return None
+        return self.flops / self.device_ms / 1e9
+
+    def to_json(self) -> dict[str, Any]:
+        """Flat: the problem's fields beside the measurement's own, samples_ms left to the store."""
+        data = asdict(self)
+        del data["samples_ms"]
+        return {**data.pop("problem"), **data, "notes": list(self.notes)}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Measurement:
+        """Reads what to_json wrote, with or without samples_ms. Raises ValueError (ProblemError for the problem's fields)."""
+        if not isinstance(data, dict):
+            raise ValueError("a measurement is a JSON object")
+        own = {f.name for f in fields(cls)} - {"problem"}
+        problem = AttentionProblem.from_json({k: v for k, v in data.items() if k not in own})
+        mine = {k: v for k, v in data.items() if k in own}
+        for name in ("path", "status"):
+            if not isinstance(mine.get(name), str):
+                raise ValueError(f"a measurement needs {name} as text")
+        for name in ("notes", "samples_ms"):
+            mine[name] = tuple(mine.get(name) or ())
+        return cls(problem=problem, **mine)

@@ -1,0 +1,127 @@
+"""One attention problem: what every path is asked to compute.
+
+Shapes, in the order flash-attn uses and AttnLab hands to every path:
+
+    Q, O : (batch, seq_q,  heads,    head_dim)
+    K, V : (batch, seq_kv, kv_heads, head_dim)
+
+Query head h reads key/value head h // (heads / kv_heads) (grouped-query attention; kv_heads = heads is plain
+multi-head attention). With a causal mask the last query sees the last key ("bottom-right"): query i sees key j
+when j - i <= seq_kv - seq_q. A query row that sees no key gives 0.
+
+    >>> AttentionProblem(batch=4, seq_q=512, heads=32, head_dim=128)
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+DIRECTIONS = ("forward", "forward+backward")
+FORWARD, FORWARD_BACKWARD = DIRECTIONS
+
+# Bounds far above what any device holds today; they keep typing errors from becoming arithmetic with 40 digits.
+LIMITS = {
+    "batch": 1 << 20,
+    "seq_q": 1 << 24,
+    "seq_kv": 1 << 24,
+    "heads": 1 << 14,
+    "kv_heads": 1 << 14,
+    "head_dim": 1 << 10,
+}
+MAX_ELEMENTS = 2**63 - 1  # what a signed 64-bit index, the widest that torch has, can address
+
+ALIGNMENT = "bottom-right: the last query sees the last key"
+
+
+class ProblemError(ValueError):
+    """A problem that cannot be. The message is one line and names the legal values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionProblem:
+    """A validated attention problem. Raises ProblemError when it cannot be; seq_kv and kv_heads default to self-attention."""
+
+    batch: int
+    seq_q: int
+    heads: int
+    head_dim: int
+    seq_kv: int = 0  # 0: the same as seq_q
+    kv_heads: int = 0  # 0: the same as heads; `None` from outside is read as 0 by from_json
+    dtype: str = "bfloat16"
+    causal: bool = False
+    direction: str = FORWARD
+
+    def __post_init__(self) -> None:
+        # A frozen dataclass fills its own defaults this way; no field changes after construction.
+        if self.seq_kv == 0 and type(self.seq_kv) is int:
+            object.__setattr__(self, "seq_kv", self.seq_q)
+        if self.kv_heads == 0 and type(self.kv_heads) is int:
+            object.__setattr__(self, "kv_heads", self.heads)
+        for name, limit in LIMITS.items():
+            check_whole_number(name, getattr(self, name), limit)
+        if self.dtype not in DTYPE_BYTES:
+            raise ProblemError(f"dtype is {self.dtype!r}; legal: {', '.join(DTYPE_BYTES)}")
+        if type(self.causal) is not bool:
+            raise ProblemError(f"causal is {self.causal!r}; legal: true, false")
+        if self.direction not in DIRECTIONS:
+            raise ProblemError(f"direction is {self.direction!r}; legal: {', '.join(DIRECTIONS)}")
+        check_kv_heads(self.heads, self.kv_heads)
+        if self.score_elements > MAX_ELEMENTS:
+            raise ProblemError(
+                f"the scores would have {self.score_elements:,} elements (batch × heads × seq_q × seq_kv), more than a 64-bit"
+                f" index can address; legal: at most {MAX_ELEMENTS:,}, so lower batch, heads or sequence"
+            )
+
+    @property
+    def score_elements(self) -> int:
+        """batch × heads × seq_q × seq_kv."""
+        return self.batch * self.heads * self.seq_q * self.seq_kv
+
+    @property
+    def dtype_bytes(self) -> int:
+        return DTYPE_BYTES[self.dtype]
+
+    @property
+    def backward(self) -> bool:
+        return self.direction == FORWARD_BACKWARD
+
+    def at_seq(self, seq: int) -> AttentionProblem:
+        """The same problem as self-attention over `seq` tokens. Raises ProblemError."""
+        return replace(self, seq_q=seq, seq_kv=seq)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Any) -> AttentionProblem:
+        """Reads what to_json wrote. Raises ProblemError for anything else, unknown fields included."""
+        if not isinstance(data, dict):
+            raise ProblemError("a problem is a JSON object with batch, seq_q, heads, head_dim, …")
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(map(str, data)) - known)
+        if unknown:
+            raise ProblemError(f"unknown problem field {unknown[0]!r}; legal: {', '.join(sorted(known))}")
+        missing = [name for name in ("batch", "seq_q", "heads", "head_dim") if name not in data]
+        if missing:
+            raise ProblemError(f"the problem lacks {', '.join(missing)}")
+        return cls(**data)
+
+
+def check_whole_number(name: str, value: Any, limit: int) -> None:
+    """Raises ProblemError unless value is an int (not a bool) from 1 to limit."""
+    if type(value) is not int or not 1 <= value <= limit:
+        raise ProblemError(f"{name} is {value!r}; legal: whole numbers from 1 to {limit:,}")
+
+
+def legal_kv_heads(heads: int) -> list[int]:
+    """The divisors of heads: every KV head must serve the same number of query heads."""
+    return [n for n in range(1, heads + 1) if heads % n == 0]
+
+
+def check_kv_heads(heads: int, kv_heads: int) -> None:
+    """Raises ProblemError unless kv_heads divides heads."""
+    if heads % kv_heads:
+        legal = ", ".join(map(str, legal_kv_heads(heads)))
+        raise ProblemError(f"kv_heads is {kv_heads}, which does not divide heads = {heads}; legal for {heads} heads: {legal}")

@@ -1,0 +1,47 @@
+"""What the lab and its worker say to each other: JSON objects, one a line, over the worker's stdin and stdout.
+
+Lab → worker
+
+    {"do": "measure", "id": 7, "problem": {…}, "paths": ["standard", "flash"], "phase": "quick", "budget_s": 0.5,
+     "min_samples": 3, "target": 0.01}
+        One step: one problem, the same tensors through each path in turn. `budget_s` is the time the samples of each path
+        may take, `target` the relative half width of the interval at which sampling stops.
+    {"do": "cancel"}
+        Abandon the step in flight at the next moment between two calls.
+
+    The worker ends when its stdin ends.
+
+Worker → lab
+
+    {"event": "hello", "pid": 4711, "device": {…Device}, "paths": [{…PathStatus}, …]}     once, when it can measure
+    {"event": "path", "status": {…PathStatus}}             what idle probing has learnt since
+    {"event": "waiting", "id": 7, "text": "…"}             another process holds the device
+    {"event": "started", "id": 7, "path": "flash"}
+    {"event": "compiling", "id": 7, "path": "flash", "text": "compiling flash-attn-4 …"}
+    {"event": "measurement", "id": 7, "measurement": {…Measurement, samples_ms included}}  one for each path, whatever the status
+    {"event": "done", "id": 7, "cancelled": false, "free_bytes": 123}                      the step's last event
+    {"event": "fatal", "reason": "…"}                      it cannot go on and exits; one plain line for people
+
+After a fault that leaves the device's context unusable the worker reports the path's measurement as `fault`, then `fatal`.
+A worker that ends in the middle of a step without that left the path of its last `started` to blame.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+
+def send(stream: TextIO, message: dict[str, Any]) -> None:
+    """Writes one message. Raises ValueError for NaN and infinity (not JSON), OSError when the other side is gone."""
+    stream.write(json.dumps(message, allow_nan=False, separators=(",", ":")) + "\n")
+    stream.flush()
+
+
+def parse(line: str) -> dict[str, Any] | None:
+    """The message of one line; None when the line is not one JSON object."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None

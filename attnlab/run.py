@@ -1,0 +1,62 @@
+"""One run of a sweep, finished or not, as pages, files and sentences see it. Frozen; a new one for each change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from attnlab.device import Device, PathStatus
+from attnlab.measurement import Measurement
+from attnlab.sweep import Sweep
+
+RUN_STATES = ("queued", "running", "done", "cancelled", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """`measurements` holds the newest one for each (path, seq), in the order of the sweep's paths, then seq."""
+
+    id: str
+    sweep: Sweep
+    state: str  # one of RUN_STATES
+    created: str  # ISO 8601, UTC
+    seconds: float = 0.0  # wall time since it started measuring; the whole when it has ended
+    phase: str = ""  # quick, refined
+    activity: str = ""  # what happens right now, in words: "compiling flash-attn-4", "restarting the worker"
+    reason: str = ""  # why it failed or was cancelled
+    device: Device | None = None
+    measurements: tuple[Measurement, ...] = ()
+    recorded: bool = False  # opened from a file, measured elsewhere or earlier
+
+    @property
+    def active(self) -> bool:
+        return self.state in ("queued", "running")
+
+    @property
+    def mark(self) -> str:
+        """What must stand beside every number of a recorded run: "recorded on NVIDIA H200, 2026-11-30"; else empty."""
+        if not self.recorded or self.device is None:
+            return ""
+        return f"recorded on {self.device.name}, {self.created[:10]}"
+
+    def get(self, path: str, seq: int) -> Measurement | None:
+        return next((m for m in self.measurements if m.path == path and m.seq == seq), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerState:
+    """The worker as the page shows it."""
+
+    state: str  # stopped, starting, ready, busy, restarting, failed
+    text: str = ""  # one plain line, for failed what to do
+    device: Device | None = None
+    paths: tuple[PathStatus, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What Lab.snapshot returns: the worker, the queue and one run. Equal versions are equal snapshots."""
+
+    version: int
+    worker: WorkerState
+    run: Run | None = None
+    queue: tuple[str, ...] = field(default=())  # run ids still to start

@@ -1,0 +1,89 @@
+"""A sweep: one attention problem at growing sequence lengths, through several paths.
+
+A quick pass goes from short to long so that the whole curve is there early; then refinement narrows the intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from attnlab.paths import PATHS
+from attnlab.problem import LIMITS, AttentionProblem, ProblemError, check_whole_number
+
+SHORTEST = 128
+DEFAULT_BUDGET_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What to measure. Raises ProblemError when it cannot be.
+
+    problem    every point is problem.at_seq(seq)
+    seqs       ascending sequence lengths
+    paths      names from attnlab.paths.PATHS
+    budget_s   seconds the whole run may take; a point predicted not to fit is `skipped`
+    try_oom    try a point that is predicted to run out of memory (device only; host memory is never tried)
+    refine     narrow the intervals after the quick pass
+    """
+
+    problem: AttentionProblem
+    seqs: tuple[int, ...]
+    paths: tuple[str, ...] = ("standard", "flash")
+    budget_s: float = DEFAULT_BUDGET_S
+    try_oom: bool = False
+    refine: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.seqs:
+            raise ProblemError("the sweep has no sequence length; legal: one or more whole numbers, such as 128,256,512")
+        for seq in self.seqs:
+            check_whole_number("seq", seq, LIMITS["seq_q"])
+            self.problem.at_seq(seq)
+        if list(self.seqs) != sorted(set(self.seqs)):
+            object.__setattr__(self, "seqs", tuple(sorted(set(self.seqs))))
+        if not self.paths:
+            raise ProblemError(f"no path to measure; legal: {', '.join(PATHS)}")
+        for path in self.paths:
+            if path not in PATHS:
+                raise ProblemError(f"path is {path!r}; legal: {', '.join(PATHS)}")
+        object.__setattr__(self, "paths", tuple(dict.fromkeys(self.paths)))
+        if not isinstance(self.budget_s, (int, float)) or not 0 < self.budget_s <= 86_400:
+            raise ProblemError(f"budget is {self.budget_s!r}; legal: seconds, more than 0, at most 86,400")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem.to_json(),
+            "seqs": list(self.seqs),
+            "paths": list(self.paths),
+            "budget_s": self.budget_s,
+            "try_oom": self.try_oom,
+            "refine": self.refine,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Sweep:
+        """Reads what to_json wrote. Raises ProblemError."""
+        if not isinstance(data, dict) or not {"problem", "seqs"} <= set(data):
+            raise ProblemError("a sweep is a JSON object with problem, seqs, paths, …")
+        rest = {k: data[k] for k in ("budget_s", "try_oom", "refine") if k in data}
+        return cls(
+            problem=AttentionProblem.from_json(data["problem"]),
+            seqs=tuple(data["seqs"]),
+            paths=tuple(data.get("paths", ("standard", "flash"))),
+            **rest,
+        )
+
+
+def powers_of_two(longest: int) -> tuple[int, ...]:
+    """128, 256, … up to `longest`."""
+    return tuple(SHORTEST << i for i in range(64) if SHORTEST << i <= longest)
+
+
+def default_sweep(device_kind: str) -> Sweep:
+    """What a first visitor sees: a shape that fits the device and is done in seconds."""
+    if device_kind == "cuda":
+        problem = AttentionProblem(batch=4, seq_q=16_384, heads=32, head_dim=128, dtype="bfloat16")
+    else:
+        problem = AttentionProblem(batch=1, seq_q=2_048, heads=8, head_dim=64, dtype="float32")
+    return Sweep(problem=problem, seqs=powers_of_two(problem.seq_q))
