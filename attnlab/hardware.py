@@ -1,0 +1,215 @@
+"""What the hardware allows, and what it is doing now. No torch, no CUDA: a table of data sheets, and NVML.
+
+The table holds *dense* peaks. Data sheets since Ampere print the rate "with sparsity", twice what attention can reach, so
+every such figure is halved here and the entry says so. A card that is not in the table has no peak: nothing is guessed from a similar
+name, because names contain one another ("L4" and "L40S", "H100 PCIe" and "H100 NVL"), and a laptop card or a MIG slice
+bears the name of the full card with a word more.
+
+    >>> dense_peak_tflops("NVIDIA H200", "bfloat16")
+    989.5
+    >>> lookup("Some Future GPU") is None
+    True
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """One card as its data sheet describes it. Rates in TFLOP/s, dense; None where the card has no such units."""
+
+    names: tuple[str, ...]  # as the driver reports them, without the maker's name
+    tensor_tflops: float  # float16 inputs, float32 accumulation, tensor cores
+    float32_tflops: float  # CUDA cores: TF32 is off wherever AttnLab measures float32
+    bandwidth_tbs: float  # TB/s (10^12), device memory
+    source: str  # which document, of when
+    bfloat16: bool = True  # tensor cores before Ampere have no bfloat16
+
+    def tflops(self, dtype: str) -> float | None:
+        """Dense peak in TFLOP/s for inputs of `dtype` ("bfloat16", "float16", "float32")."""
+        if dtype == "float32":
+            return self.float32_tflops
+        return self.tensor_tflops if dtype == "float16" or (dtype == "bfloat16" and self.bfloat16) else None
+
+
+HALVED = "printed with sparsity, halved"
+PEAKS = (
+    # Blackwell
+    Peak(names=("B200",), tensor_tflops=2250, float32_tflops=75, bandwidth_tbs=7.7,
+         source=f"NVIDIA HGX B200 data sheet, 2025, an eighth of the board; {HALVED}"),
+    Peak(names=("GeForce RTX 5090",), tensor_tflops=209.5, float32_tflops=104.8, bandwidth_tbs=1.792,
+         source="NVIDIA RTX Blackwell GPU architecture paper, 2025"),
+    # Hopper
+    Peak(names=("H200",), tensor_tflops=989.5, float32_tflops=67, bandwidth_tbs=4.8,
+         source=f"NVIDIA H200 data sheet, November 2024; {HALVED}"),
+    Peak(names=("H200 NVL",), tensor_tflops=835.5, float32_tflops=60, bandwidth_tbs=4.8,
+         source=f"NVIDIA H200 data sheet, November 2024; {HALVED}"),
+    Peak(names=("H100 80GB HBM3",), tensor_tflops=989.5, float32_tflops=67, bandwidth_tbs=3.35,
+         source=f"NVIDIA H100 data sheet, March 2024; {HALVED}"),
+    Peak(names=("H100 NVL",), tensor_tflops=835.5, float32_tflops=60, bandwidth_tbs=3.9,
+         source=f"NVIDIA H100 data sheet, March 2024; {HALVED}"),
+    Peak(names=("H100 PCIe",), tensor_tflops=756, float32_tflops=51, bandwidth_tbs=2.0,
+         source="NVIDIA H100 architecture paper, 2023, and H100 PCIe data sheet, 2022"),
+    Peak(names=("H20",), tensor_tflops=148, float32_tflops=44, bandwidth_tbs=4.0,
+         source="NVIDIA H20 data sheet, 2023"),
+    # Ada
+    Peak(names=("L40S",), tensor_tflops=362.05, float32_tflops=91.6, bandwidth_tbs=0.864,
+         source="NVIDIA L40S data sheet, 2023"),
+    Peak(names=("L40",), tensor_tflops=181.05, float32_tflops=90.5, bandwidth_tbs=0.864,
+         source="NVIDIA L40 data sheet, 2022"),
+    Peak(names=("L4",), tensor_tflops=121, float32_tflops=30.3, bandwidth_tbs=0.3,
+         source=f"NVIDIA L4 data sheet, 2023; {HALVED}"),
+    Peak(names=("RTX 6000 Ada Generation",), tensor_tflops=364.2, float32_tflops=91.1, bandwidth_tbs=0.96,
+         source="NVIDIA RTX 6000 Ada data sheet, 2023: 1,457 FP8 TFLOPS with sparsity, a quarter"),
+    Peak(names=("GeForce RTX 4090",), tensor_tflops=165.2, float32_tflops=82.6, bandwidth_tbs=1.008,
+         source="NVIDIA Ada GPU architecture paper, 2022"),
+    # Ampere
+    Peak(names=("A100-SXM4-80GB",), tensor_tflops=312, float32_tflops=19.5, bandwidth_tbs=2.039,
+         source="NVIDIA A100 data sheet, June 2021"),
+    Peak(names=("A100 80GB PCIe",), tensor_tflops=312, float32_tflops=19.5, bandwidth_tbs=1.935,
+         source="NVIDIA A100 data sheet, June 2021"),
+    Peak(names=("A100-SXM4-40GB", "A100-PCIE-40GB"), tensor_tflops=312, float32_tflops=19.5, bandwidth_tbs=1.555,
+         source="NVIDIA A100 data sheet, 2020"),
+    Peak(names=("A30",), tensor_tflops=165, float32_tflops=10.3, bandwidth_tbs=0.933,
+         source="NVIDIA A30 data sheet, 2021"),
+    Peak(names=("A40",), tensor_tflops=149.7, float32_tflops=37.4, bandwidth_tbs=0.696,
+         source="NVIDIA A40 data sheet, 2021"),
+    Peak(names=("A10",), tensor_tflops=125, float32_tflops=31.2, bandwidth_tbs=0.6,
+         source="NVIDIA A10 data sheet, March 2021"),
+    Peak(names=("A10G",), tensor_tflops=70, float32_tflops=35, bandwidth_tbs=0.6,
+         source="NVIDIA A10G data sheet, February 2022"),
+    Peak(names=("RTX A6000",), tensor_tflops=154.8, float32_tflops=38.7, bandwidth_tbs=0.768,
+         source=f"NVIDIA RTX A6000 data sheet, 2021; {HALVED}"),
+    Peak(names=("GeForce RTX 3090",), tensor_tflops=71, float32_tflops=35.6, bandwidth_tbs=0.936,
+         source="NVIDIA GA102 GPU architecture paper, 2021"),
+    # Turing and Volta: no bfloat16, no sparsity
+    Peak(names=("T4",), tensor_tflops=65, float32_tflops=8.1, bandwidth_tbs=0.32, bfloat16=False,
+         source="NVIDIA T4 data sheet, 2019"),
+    Peak(names=("V100-SXM2-16GB", "V100-SXM2-32GB"), tensor_tflops=125, float32_tflops=15.7, bandwidth_tbs=0.9,
+         bfloat16=False, source="NVIDIA V100 data sheet, January 2020"),
+)  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    """The name as the table is searched: case, dashes and the maker's prefix do not count, every other word does."""
+    words = name.lower().replace("-", " ").split()
+    while words and words[0] in ("nvidia", "tesla"):
+        words = words[1:]
+    return " ".join(words)
+
+
+_BY_NAME = {_plain(name): peak for peak in PEAKS for name in peak.names}
+
+
+def lookup(name: str) -> Peak | None:
+    """The data sheet of the card that calls itself `name`; None when it is not in the table."""
+    return _BY_NAME.get(_plain(name))
+
+
+def dense_peak_tflops(name: str, dtype: str) -> float | None:
+    """Dense peak in TFLOP/s of the card `name` for inputs of `dtype`; None when unknown."""
+    peak = lookup(name)
+    return peak.tflops(dtype) if peak else None
+
+
+def bandwidth_tbs(name: str) -> float | None:
+    """Memory bandwidth in TB/s (10^12 bytes a second) of the card `name`; None when unknown."""
+    peak = lookup(name)
+    return peak.bandwidth_tbs if peak else None
+
+
+# NVML: the driver's own view. It needs no CUDA context, so the web process may ask.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One card at one moment. None where the driver does not say."""
+
+    name: str
+    uuid: str
+    total_bytes: int | None = None
+    used_bytes: int | None = None  # by every process on the card
+    clock_mhz: float | None = None  # of the multiprocessors
+    power_w: float | None = None
+    temperature_c: float | None = None
+
+
+def readings() -> list[Reading]:
+    """Every NVIDIA card of this machine; empty without a driver or without the nvidia-ml-py package."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return []
+        return [_read(nvml, nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(nvml.nvmlDeviceGetCount())]
+
+
+def reading(uuid: str) -> Reading | None:
+    """The card with this UUID ("GPU-…", the prefix may be missing as in torch's own); None when it cannot be asked."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return None
+        handle = _ask(
+            nvml, nvml.nvmlDeviceGetHandleByUUID, uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+        )
+        return None if handle is None else _read(nvml, handle)
+
+
+def gpu_visible() -> bool:
+    """Whether a page may expect an NVIDIA GPU before its worker has said so. Starts neither CUDA nor a process."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
+    with _nvml() as nvml:
+        return nvml is not None and nvml.nvmlDeviceGetCount() > 0
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """The pynvml module, initialised; None when it is not installed or finds no driver."""
+    try:
+        import pynvml
+    except ImportError:
+        yield None
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _ask(nvml: Any, function: Any, *args: Any) -> Any:
+    """What the driver answers, None where it refuses: a virtual card has no clock, some have no power sensor."""
+    try:
+        return function(*args)
+    except nvml.NVMLError:
+        return None
+
+
+def _read(nvml: Any, handle: Any) -> Reading:
+    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    clock = _ask(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM)
+    milliwatts = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
+    temperature = _ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
+    return Reading(
+        name=_text(_ask(nvml, nvml.nvmlDeviceGetName, handle)),
+        uuid=_text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle)),
+        total_bytes=None if memory is None else int(memory.total),
+        used_bytes=None if memory is None else int(memory.used),
+        clock_mhz=None if clock is None else float(clock),
+        power_w=None if milliwatts is None else milliwatts / 1000,
+        temperature_c=None if temperature is None else float(temperature),
+    )
+
+
+def _text(value: str | bytes | None) -> str:
+    """Old nvidia-ml-py answers in bytes."""
+    return value.decode() if isinstance(value, bytes) else value or ""
