@@ -1,0 +1,92 @@
+// One chart that stays: Plotly.react on a <div> that outlives every update, so that zoom and hidden series persist.
+// Streamlit calls the default export again with the same parentElement for every new figure and for a change of theme.
+// TOKENS and PLOTLY_PATH are put in front of this file by chart.py.
+
+const CONFIG = {
+  displaylogo: false,
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+  doubleClick: "reset",
+  toImageButtonOptions: { format: "png", scale: 2 },
+};
+
+// plotly.js is 4.8 MB: one <script> a page load, shared by all charts.
+function plotly() {
+  window.__attnlabPlotly ??= new Promise((resolve, reject) => {
+    if (window.Plotly) return resolve(window.Plotly);
+    const script = document.createElement("script");
+    // Relative to Streamlit's own script, so that it works behind a prefix too.
+    const own = document.querySelector('script[type="module"][src*="static/js/"]');
+    script.src = new URL(own ? "../../" + PLOTLY_PATH : PLOTLY_PATH, own ? own.src : document.baseURI).href;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error("plotly.js did not load from " + script.src));
+    document.head.appendChild(script);
+  });
+  return window.__attnlabPlotly;
+}
+
+function isDark(element) {
+  const canvas = document.createElement("canvas").getContext("2d");
+  canvas.fillStyle = getComputedStyle(element).getPropertyValue("--st-background-color") || "#fff";
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(canvas.fillStyle.slice(i, i + 2), 16));
+  return 0.299 * r + 0.587 * g + 0.114 * b < 128;
+}
+
+function resolved(value, colors) {
+  if (typeof value === "string") return colors[value] ?? value;
+  if (Array.isArray(value)) return value.map((item) => resolved(item, colors));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, resolved(item, colors)]));
+}
+
+function draw(Plotly, div) {
+  if (!div.isConnected) return;
+  if (div._dragging) {
+    // A redraw under the mouse would end the zoom that is being drawn.
+    clearTimeout(div._attnlabRetry);
+    div._attnlabRetry = setTimeout(() => draw(Plotly, div), 100);
+    return;
+  }
+  const dark = isDark(div);
+  const { data, layout } = resolved(div._attnlabFigure, TOKENS[dark ? "dark" : "light"]);
+  layout.font.family = getComputedStyle(div).getPropertyValue("--st-font") || layout.font.family;
+  Plotly.react(div, data, { ...layout, autosize: true }, CONFIG);
+  div.dataset.theme = dark ? "dark" : "light";
+  div.dataset.updates = String(Number(div.dataset.updates || 0) + 1);
+  div._attnlabSize ??= observeSize(Plotly, div);
+}
+
+function observeSize(Plotly, div) {
+  let width = div.clientWidth;
+  const observer = new ResizeObserver(() => {
+    if (!div.clientWidth || div.clientWidth === width) return;
+    width = div.clientWidth;
+    requestAnimationFrame(() => div.isConnected && Plotly.Plots.resize(div));
+  });
+  observer.observe(div);
+  return observer;
+}
+
+export default function ({ data, parentElement }) {
+  let div = parentElement.querySelector(":scope > .attnlab-chart");
+  if (!div) {
+    div = document.createElement("div");
+    div.className = "attnlab-chart";
+    div.style.width = "100%";
+    div.setAttribute("role", "img");
+    parentElement.appendChild(div);
+  }
+  div.style.height = data.height + "px";
+  div.setAttribute("aria-label", data.alt);
+  div._attnlabFigure = data.figure;
+  plotly().then(
+    (Plotly) => draw(Plotly, div),
+    (error) => { div.textContent = "This chart could not be drawn: " + error.message; },
+  );
+  // Streamlit also runs this when an update overtakes the one before it: only a chart that left the page is taken down.
+  return () => setTimeout(() => {
+    if (div.isConnected) return;
+    clearTimeout(div._attnlabRetry);
+    div._attnlabSize?.disconnect();
+    window.Plotly?.purge(div);
+  });
+}

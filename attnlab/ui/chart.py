@@ -1,0 +1,41 @@
+"""A Plotly chart that keeps its zoom and its hidden series while new data arrives; st.plotly_chart mounts it anew.
+
+A st.components.v2 component (chart.js) that calls Plotly.react on a lasting <div>. The figure travels with each update;
+plotly.js itself comes from the installed plotly package, over HTTP and once a page load: the component only names its URL.
+The route is that of a declared v1 component which is never mounted, the public way to serve a folder that lies outside
+the app. Text that v2 takes inline would be sent again with every update.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v1 import declare_component
+
+from attnlab.figures import TOKENS
+
+PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"
+PLOTLY_PATH = f"component/{__name__}.plotly/plotly.min.js"
+
+_JS = "\n".join(
+    [
+        f"const TOKENS = {json.dumps(TOKENS, separators=(',', ':'))};",
+        f"const PLOTLY_PATH = {json.dumps(PLOTLY_PATH)};",
+        Path(__file__).with_suffix(".js").read_text(encoding="utf-8"),
+    ]
+)
+_chart = st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
+
+
+def plotly_chart(figure: dict[str, Any], *, key: str, height: int, alt: str) -> None:
+    """Draws a figure of attnlab.figures, as wide as its container and `height` px high.
+
+    The same `key` in a later run updates the chart in place. Zoom and hidden series last as long as the figure's
+    `layout.uirevision`; `alt` is what a screen reader says.
+    """
+    declare_component("plotly", path=PLOTLY_FOLDER)  # in every run, because a new server knows nothing of the import
+    _chart(key=key, height=height, data={"figure": figure, "height": height, "alt": alt})
