@@ -1,9 +1,9 @@
 """What the hardware allows, and what it is doing now. No torch, no CUDA: a table of data sheets, and NVML.
 
-The table holds *dense* peaks. Data sheets since Ampere print the rate "with sparsity", twice what attention can reach, so
-every such figure is halved here and the entry says so. A card that is not in the table has no peak: nothing is guessed from a similar
-name, because names contain one another ("L4" and "L40S", "H100 PCIe" and "H100 NVL"), and a laptop card or a MIG slice
-bears the name of the full card with a word more.
+The table holds *dense* peaks. Data sheets since Ampere print the rate "with sparsity", twice what attention can reach,
+so such a figure is halved here and the entry says so. A card that is not in the table has no peak: nothing is guessed
+from a similar name, because names contain one another ("L4" and "L40S", "H100 PCIe" and "H100 NVL"), and a laptop card
+or a MIG slice bears the name of the full card with a word more.
 
     >>> dense_peak_tflops("NVIDIA H200", "bfloat16")
     989.5

@@ -1,8 +1,8 @@
 """The least time that the hardware needs for a problem: arithmetic over the dense peak, bytes over the bandwidth.
 
-A measured time below the compute floor is no record but an error (a clock stopped too early, a kernel that did not run), and
-`implausible` says so. The memory floor is a bound only for what does not fit the cache: an output that is still in L2 when the
-clock stops was never written to memory, so a time below it proves nothing for small tensors.
+A measured time below the compute floor is no record but an error (a clock stopped too early, a kernel that did not
+run), and `implausible` says so. The memory floor is a bound only for what does not fit the cache: an output that is
+still in L2 when the clock stops was never written to memory, so a time below it proves nothing for small tensors.
 
 Source: Williams, Waterman, Patterson, "Roofline", 2009.
 """
@@ -27,7 +27,7 @@ def memory_floor_ms(problem: AttentionProblem, device: Device) -> float | None:
 
 
 def implausible(problem: AttentionProblem, device_ms: float, device: Device) -> str:
-    """One line when no kernel can compute the problem on the device in `device_ms`; empty when it can, or nobody knows."""
+    """One line when no kernel can compute the problem there in `device_ms`; empty when it can, or nobody knows."""
     floor_ms = compute_floor_ms(problem, device)
     if floor_ms is None or device_ms >= floor_ms:
         return ""

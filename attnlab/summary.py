@@ -1,0 +1,226 @@
+"""A run in words: the sentence that can be read out on stage, the headline figures, and how figures are written.
+
+    "At sequence 4,096 flash is 6.9× faster and needs 66× less memory; standard runs out of memory at 32,768."
+
+Every figure in it is measured or says that it is not. A speed-up stands only between two `ok` points, and not where the
+host's launch cost dominates. What could not be measured is named in words, with its status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnlab.measurement import Measurement
+from attnlab.run import Run
+
+BASELINE = "standard"
+TOO_SHORT = "too short to compare: the host's launch cost dominates"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """`standard` against the run's flash path at one sequence length. None where not measured.
+
+    speedup       standard_ms / flash_ms, only between two `ok` points that are not launch-bound
+    memory_ratio  standard_bytes / flash_bytes, only between two `ok` points
+    note          why a figure is missing, in words
+    """
+
+    path: str | None = None  # the path that is compared with standard
+    seq: int | None = None
+    standard_ms: float | None = None
+    flash_ms: float | None = None
+    speedup: float | None = None
+    memory_ratio: float | None = None
+    standard_bytes: int | None = None
+    flash_bytes: int | None = None
+    mark: str = ""  # stands beside the figures of a recorded run
+    note: str = ""
+
+
+def challenger(run: Run) -> str | None:
+    """The path that is compared with standard: `flash`, or else the first other one of the run."""
+    others = [path for path in run.sweep.paths if path != BASELINE]
+    return "flash" if "flash" in others else next(iter(others), None)
+
+
+def longest_pair(run: Run) -> int | None:
+    """The longest sequence that both standard and its challenger managed."""
+    path = challenger(run)
+    managed = {name: {m.seq for m in run.measurements if m.path == name and m.ok} for name in (BASELINE, path)}
+    return max(managed[BASELINE] & managed[path], default=None)
+
+
+def headline(run: Run, seq: int | None = None) -> Headline:
+    """The figures at `seq`; without it at the longest sequence that both paths managed."""
+    path = challenger(run)
+    seq = longest_pair(run) if seq is None else seq
+    if path is None or seq is None:
+        return Headline(
+            path=path, seq=seq, mark=run.mark, note="" if path is None else "no sequence was measured by both paths"
+        )
+    standard, flash = run.get(BASELINE, seq), run.get(path, seq)
+    both = standard is not None and flash is not None and standard.ok and flash.ok
+    launch_bound = both and (standard.launch_bound or flash.launch_bound)
+    missing = [_trouble(run, m) for m in (standard, flash) if m is not None and not m.ok]
+    unmeasured = [name for name, m in ((BASELINE, standard), (path, flash)) if m is None]
+    notes = [*missing, *(f"{name} is not measured at {sequence(seq)}" for name in unmeasured)]
+    return Headline(
+        path=path,
+        seq=seq,
+        standard_ms=_ok_value(standard, "device_ms"),
+        flash_ms=_ok_value(flash, "device_ms"),
+        speedup=_ratio(standard.device_ms, flash.device_ms) if both and not launch_bound else None,
+        memory_ratio=_ratio(standard.peak_bytes, flash.peak_bytes) if both else None,
+        standard_bytes=_ok_value(standard, "peak_bytes"),
+        flash_bytes=_ok_value(flash, "peak_bytes"),
+        mark=run.mark,
+        note="; ".join([*notes, TOO_SHORT] if launch_bound else notes),
+    )
+
+
+def sentence(run: Run) -> str:
+    """The run in one sentence for people (see the module's opening); always ends with a full stop."""
+    said = "; ".join(part for part in (_comparison(run), *_troubles(run)) if part)
+    if run.mark:
+        said += f" ({run.mark})"
+    return said[:1].upper() + said[1:] + "."
+
+
+def _comparison(run: Run) -> str:
+    """The first part: what the longest comparable point shows, or why nothing can be compared."""
+    if not run.measurements:
+        if run.state in ("failed", "cancelled"):
+            why = f": {run.reason.rstrip('.')}" if run.reason else ""
+            return f"the run {'failed' if run.state == 'failed' else 'was cancelled'} before anything was measured{why}"
+        return "nothing is measured yet"
+    path = challenger(run)
+    if path is None or BASELINE not in run.sweep.paths:
+        return _alone(run)
+    top = headline(run)
+    if top.seq is None:
+        return f"{BASELINE} and {path} were both measured at no sequence, so there is no speed-up"
+    memory = _memory_words(run, top)
+    if top.speedup is None:
+        compared = f"at sequence {sequence(top.seq)} {BASELINE} and {path} are {TOO_SHORT}"
+        return f"{compared}; {path} {memory} there" if memory else compared
+    speed = _speed_words(run.get(BASELINE, top.seq), run.get(path, top.seq), top.speedup)
+    return f"at sequence {sequence(top.seq)} {path} is {speed}" + (f" and {memory}" if memory else "")
+
+
+def _alone(run: Run) -> str:
+    """For a run without a comparison: the fastest path at the longest sequence measured."""
+    measured = [m for m in run.measurements if m.ok]
+    only = (
+        f"only {run.sweep.paths[0]} is in this run" if len(run.sweep.paths) == 1 else f"{BASELINE} is not in this run"
+    )
+    if not measured:
+        return f"{only}, so there is no speed-up"
+    seq = max(m.seq for m in measured)
+    best = min((m for m in measured if m.seq == seq), key=lambda m: m.device_ms or 0)
+    took = f"{best.path} takes" if len(run.sweep.paths) == 1 else f"the fastest is {best.path} with"
+    return f"{only}, so there is no speed-up; at sequence {sequence(seq)} {took} {ms(best.device_ms)}"
+
+
+def _speed_words(standard: Measurement, flash: Measurement, speedup: float) -> str:
+    if times(speedup) == times(1.0) or _overlap(standard, flash):
+        return f"as fast as {BASELINE}, as far as the samples can tell,"
+    return f"{times(speedup)} faster" if speedup > 1 else f"{times(1 / speedup)} slower"
+
+
+def _overlap(a: Measurement, b: Measurement) -> bool:
+    """Whether the intervals of the two medians have a time in common: then neither is known to be faster."""
+    if None in (a.device_ms_low, a.device_ms_high, b.device_ms_low, b.device_ms_high):
+        return False
+    return a.device_ms_low <= b.device_ms_high and b.device_ms_low <= a.device_ms_high
+
+
+def _memory_words(run: Run, top: Headline) -> str:
+    ratio, memory = top.memory_ratio, _memory(run)
+    if not ratio:
+        return ""
+    if times(ratio) == times(1.0):
+        return f"needs as much {memory}"
+    return f"needs {times(ratio)} less {memory}" if ratio > 1 else f"needs {times(1 / ratio)} more {memory}"
+
+
+def _troubles(run: Run) -> list[str]:
+    """What went otherwise, once for each path and kind of trouble, at the shortest sequence where it did."""
+    said: dict[tuple[str, str], str] = {}
+    for m in sorted((m for m in run.measurements if not m.ok), key=lambda m: m.seq):
+        kind = "foreseen" if _foreseen(m) else m.status
+        said.setdefault((m.path, kind), _trouble(run, m))
+    return list(said.values())
+
+
+def _trouble(run: Run, m: Measurement) -> str:
+    """One point that has no number to count, in words: "standard runs out of memory at 32,768"."""
+    at = f"at {sequence(m.seq)}"
+    if _foreseen(m):
+        free = f", {size(run.device.free_bytes)} free" if run.device else ""
+        needs = f"needs {size(m.predicted_bytes)}{free}; not tried"
+        return f"{m.path} is predicted to run out of {_memory(run)} {at} ({needs})"
+    if m.status == "oom":
+        return f"{m.path} runs out of {_memory(run)} {at}"
+    words = {
+        "unsupported": "cannot run",
+        "skipped": "was skipped",
+        "timeout": "ran into the time limit",
+        "fault": "failed",
+        "suspect": "is suspect and not counted",
+    }[m.status]
+    return f"{m.path} {words} {at}" + (f" ({m.reason.rstrip('.')})" if m.reason else "")
+
+
+def _foreseen(m: Measurement) -> bool:
+    """An out-of-memory point that was worked out, not tried."""
+    return m.status == "oom" and m.predicted_bytes is not None
+
+
+def _memory(run: Run) -> str:
+    return "host memory" if run.device is not None and run.device.kind == "cpu" else "memory"
+
+
+def _ok_value(m: Measurement | None, field: str) -> float | int | None:
+    return getattr(m, field) if m is not None and m.ok else None
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None
+
+
+# How figures are written, on the page and on the command line.
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds to three significant digits: "0.0131 ms", "2.69 ms", "1,234 ms"; "–" when not known."""
+    return "–" if value is None else f"{_three_digits(value)} ms"
+
+
+def size(value: int | None) -> str:
+    """Bytes in the largest binary unit that keeps the figure at 1 or more: "8.25 GiB"; "–" when not known."""
+    if value is None:
+        return "–"
+    if value < 1024:
+        return f"{value} B"
+    units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = next(n for n in range(1, 7) if n == 6 or value / 1024**n < 1023.5)
+    return f"{_three_digits(value / 1024**power)} {units[power - 1]}"
+
+
+def times(value: float | None) -> str:
+    """A ratio: "6.9×", "66×", "1,250×", "0.05×"; "–" when not known."""
+    if value is None:
+        return "–"
+    if value < 0.095:
+        return f"{value:.2g}×"
+    return f"{value:.1f}×" if value < 9.95 else f"{value:,.0f}×"
+
+
+def sequence(value: int) -> str:
+    """A sequence length with thousands separators: "16,384"."""
+    return f"{value:,}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 99.95 else f"{float(f'{value:.3g}'):g}"

@@ -1,0 +1,220 @@
+import pytest
+
+from attnlab import summary
+from attnlab.device import Device
+from attnlab.measurement import Measurement
+from attnlab.problem import AttentionProblem
+from attnlab.run import Run
+from attnlab.sweep import Sweep
+
+PROBLEM = AttentionProblem(batch=4, seq_q=32_768, heads=32, head_dim=128)
+H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1", total_bytes=140 << 30, free_bytes=139 << 30)
+CPU = Device(kind="cpu", name="A CPU", uuid="host", total_bytes=8 << 30, free_bytes=6 << 30)
+MIB = 1 << 20
+
+
+def point(path, seq, device_ms=None, peak_mib=None, status="ok", **more):
+    peak_bytes = None if peak_mib is None else int(peak_mib * MIB)
+    return Measurement(
+        problem=PROBLEM.at_seq(seq), path=path, status=status, device_ms=device_ms, peak_bytes=peak_bytes, **more
+    )
+
+
+def run_of(*points, paths=("standard", "flash"), device=H200, **more):
+    sweep = Sweep(problem=PROBLEM, seqs=tuple({m.seq for m in points}) or (128,), paths=paths)
+    more = {"state": "done", **more}
+    return Run(id="r", sweep=sweep, created="2026-11-30T10:00:00Z", device=device, measurements=points, **more)
+
+
+PAIR = (point("standard", 4096, 11.9, 8580), point("flash", 4096, 1.73, 130))
+
+
+def test_the_sentence_of_the_stage():
+    run = run_of(
+        point("standard", 512, 0.26, 160), point("flash", 512, 0.07, 16), *PAIR, point("standard", 32_768, status="oom")
+    )
+    assert summary.sentence(run) == (
+        "At sequence 4,096 flash is 6.9× faster and needs 66× less memory; standard runs out of memory at 32,768."
+    )
+
+
+def test_slower_and_hungrier_is_said():
+    run = run_of(point("standard", 512, 1.0, 10), point("flash", 512, 1.4, 15))
+    assert summary.sentence(run) == "At sequence 512 flash is 1.4× slower and needs 1.5× more memory."
+
+
+def test_even_is_not_a_win():
+    even = run_of(point("standard", 512, 1.02, 10), point("flash", 512, 1.0, 10))
+    assert summary.sentence(even) == (
+        "At sequence 512 flash is as fast as standard, as far as the samples can tell, and needs as much memory."
+    )
+    overlapping = run_of(
+        point("standard", 512, 1.3, 20, device_ms_low=0.9, device_ms_high=1.5),
+        point("flash", 512, 1.0, 10, device_ms_low=0.8, device_ms_high=1.1),
+    )
+    assert "as fast as standard" in summary.sentence(overlapping)
+    assert "needs 2.0× less memory" in summary.sentence(overlapping)
+
+
+def test_foreseen_out_of_memory_says_that_it_was_not_tried():
+    run = run_of(*PAIR, point("standard", 32_768, status="oom", predicted_bytes=256 << 30))
+    assert summary.sentence(run).endswith(
+        "; standard is predicted to run out of memory at 32,768 (needs 256 GiB, 139 GiB free; not tried)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("unsupported", "flash cannot run at 8,192 (why)"),
+        ("skipped", "flash was skipped at 8,192 (why)"),
+        ("timeout", "flash ran into the time limit at 8,192 (why)"),
+        ("fault", "flash failed at 8,192 (why)"),
+        ("suspect", "flash is suspect and not counted at 8,192 (why)"),
+    ],
+)
+def test_every_status_has_words_and_is_no_figure(status, words):
+    run = run_of(
+        *PAIR, point("standard", 8192, 50.0, 9000), point("flash", 8192, 0.001, 1, status=status, reason="why.")
+    )
+    said = summary.sentence(run)
+    assert said.startswith("At sequence 4,096 flash is 6.9× faster")
+    assert said.endswith(f"; {words}.")
+    top = summary.headline(run, 8192)
+    assert (top.standard_ms, top.flash_ms, top.speedup, top.memory_ratio) == (50.0, None, None, None)
+    assert words in top.note
+
+
+def test_each_kind_of_trouble_once_at_its_shortest_sequence():
+    run = run_of(
+        *PAIR,
+        point("standard", 16_384, status="oom"),
+        point("standard", 32_768, status="oom"),
+        point("flash", 32_768, status="skipped"),
+    )
+    assert summary.sentence(run).endswith("standard runs out of memory at 16,384; flash was skipped at 32,768.")
+
+
+def test_launch_bound_point_is_no_win():
+    run = run_of(point("standard", 128, 0.05, 16), point("flash", 128, 0.01, 4, launch_bound=True))
+    assert summary.sentence(run) == (
+        "At sequence 128 standard and flash are too short to compare: the host's launch cost dominates;"
+        " flash needs 4.0× less memory there."
+    )
+    top = summary.headline(run)
+    assert (top.speedup, top.memory_ratio, top.note) == (None, 4.0, summary.TOO_SHORT)
+
+
+def test_paths_without_a_comparison():
+    only = run_of(point("standard", 4096, 11.9), paths=("standard",))
+    assert summary.sentence(only) == (
+        "Only standard is in this run, so there is no speed-up; at sequence 4,096 standard takes 11.9 ms."
+    )
+    others = run_of(
+        point("flash", 4096, 1.73),
+        point("sdpa-cudnn", 4096, 1.86),
+        point("flash", 512, 0.1),
+        paths=("flash", "sdpa-cudnn"),
+    )
+    assert summary.sentence(others) == (
+        "Standard is not in this run, so there is no speed-up; at sequence 4,096 the fastest is flash with 1.73 ms."
+    )
+    assert summary.headline(others) == summary.Headline(path="flash", note="no sequence was measured by both paths")
+
+
+def test_first_other_path_stands_in_for_flash():
+    run = run_of(point("standard", 4096, 12.0), point("sdpa-cudnn", 4096, 2.0), paths=("standard", "sdpa-cudnn"))
+    assert summary.sentence(run) == "At sequence 4,096 sdpa-cudnn is 6.0× faster."
+    assert summary.headline(run).path == "sdpa-cudnn"
+
+
+def test_no_common_sequence():
+    run = run_of(point("standard", 4096, status="oom"), point("flash", 4096, 1.0))
+    assert summary.sentence(run) == (
+        "Standard and flash were both measured at no sequence, so there is no speed-up;"
+        " standard runs out of memory at 4,096."
+    )
+
+
+def test_nothing_measured():
+    assert summary.sentence(run_of(state="running")) == "Nothing is measured yet."
+    assert summary.sentence(run_of(state="failed", reason="torch is missing.")) == (
+        "The run failed before anything was measured: torch is missing."
+    )
+    assert summary.sentence(run_of(state="cancelled")) == "The run was cancelled before anything was measured."
+
+
+def test_recorded_run_ends_with_its_mark():
+    run = run_of(*PAIR, recorded=True)
+    assert summary.sentence(run) == (
+        "At sequence 4,096 flash is 6.9× faster and needs 66× less memory (recorded on NVIDIA H200, 2026-11-30)."
+    )
+    assert summary.headline(run).mark == "recorded on NVIDIA H200, 2026-11-30"
+
+
+def test_on_a_cpu_memory_is_host_memory():
+    run = run_of(*PAIR, point("standard", 8192, status="oom"), device=CPU)
+    assert "66× less host memory; standard runs out of host memory at 8,192" in summary.sentence(run)
+
+
+def test_headline_at_a_chosen_sequence():
+    run = run_of(
+        *PAIR, point("standard", 8192, 50.9, 33_280), point("flash", 8192, 6.68, 260), point("flash", 16_384, 26.9, 520)
+    )
+    assert summary.headline(run).seq == 8192
+    top = summary.headline(run, 4096)
+    assert (top.seq, top.standard_ms, top.flash_ms) == (4096, 11.9, 1.73)
+    assert top.speedup == pytest.approx(6.879, abs=1e-3)
+    assert top.memory_ratio == 66.0
+    assert summary.headline(run, 16_384).note == "standard is not measured at 16,384"
+
+
+def test_missing_memory_leaves_the_speed():
+    run = run_of(point("standard", 512, 2.0, None), point("flash", 512, 1.0, 10))
+    assert summary.sentence(run) == "At sequence 512 flash is 2.0× faster."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0131, "0.0131 ms"),
+        (2.687, "2.69 ms"),
+        (11.9, "11.9 ms"),
+        (99.97, "100 ms"),
+        (1234.5, "1,234 ms"),
+    ],
+)
+def test_ms(value, text):
+    assert summary.ms(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (130 * MIB, "130 MiB"),
+        (8448 * MIB, "8.25 GiB"),
+        (1000 * MIB, "1,000 MiB"),
+        (1024 * MIB - 1, "1 GiB"),
+        (256 << 30, "256 GiB"),
+        (1 << 62, "4 EiB"),
+    ],
+)
+def test_size(value, text):
+    assert summary.size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (6.879, "6.9×"), (9.96, "10×"), (66.0, "66×"), (1250.0, "1,250×"), (0.5, "0.5×"), (0.05, "0.05×")],
+)
+def test_times(value, text):
+    assert summary.times(value) == text
+
+
+def test_sequence():
+    assert summary.sequence(16_384) == "16,384"
