@@ -1,0 +1,242 @@
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab import export
+from attnlab.device import Device
+from attnlab.measurement import STATUSES, Measurement
+from attnlab.problem import AttentionProblem
+from attnlab.run import Run
+from attnlab.sweep import Sweep
+
+PROBLEM = AttentionProblem(batch=1, seq_q=131_072, heads=8, head_dim=64, kv_heads=2, causal=True)
+DEVICE = Device(
+    kind="cuda",
+    name="NVIDIA H200",
+    uuid="GPU-1",
+    total_bytes=150_754_820_096,
+    free_bytes=150_000_000_000,
+    torch="2.11.0+cu130",
+    packages=(("flash-attn-4", "4.0.0b36"),),
+)
+
+
+def point(path, seq, status, **more):
+    return Measurement(problem=PROBLEM.at_seq(seq), path=path, status=status, **more)
+
+
+def run_of(*points, **more):
+    sweep = Sweep(problem=PROBLEM, seqs=(1024, 65_536, 131_072))
+    fields = dict(id="r1", sweep=sweep, state="done", created="2026-11-30T10:00:00Z", device=DEVICE, recorded=True)
+    return Run(measurements=points, **{**fields, **more})
+
+
+F25 = run_of(
+    point(
+        "standard",
+        1024,
+        "ok",
+        device_ms=0.12,
+        samples=3,
+        samples_ms=(0.11, 0.12, 0.13),
+        peak_bytes=10,
+        notes=("a", "b"),
+    ),
+    point("standard", 65_536, "oom", reason="out of memory, asked for 64 GiB", predicted_bytes=1 << 36),
+    point("standard", 131_072, "skipped", reason="predicted 90 s, budget 30 s", predicted_ms=90_000.0),
+    point("flash", 1024, "ok", device_ms=0.05, launch_bound=True),
+    point("flash", 65_536, "ok", device_ms=5.0),
+    point("flash", 131_072, "ok", device_ms=20.0),
+)
+
+
+def strict(text):
+    def refuse(token):
+        raise AssertionError(f"{token} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_is_strict_with_null_beside_the_status():
+    data = strict(export.run_to_text(F25))
+    assert data == export.run_to_json(F25)
+    assert data["run"]["device"]["name"] == "NVIDIA H200"
+    states = {(m["path"], m["seq_kv"]): (m["status"], m["device_ms"]) for m in data["measurements"]}
+    assert states["standard", 1024] == ("ok", 0.12)
+    assert states["standard", 65_536] == ("oom", None)
+    assert states["standard", 131_072] == ("skipped", None)
+
+
+def test_measurement_fields_that_readers_rely_on():
+    fields = (
+        "path provider batch seq_q seq_kv heads kv_heads head_dim dtype causal direction status reason device_ms"
+        " device_ms_low device_ms_high samples wall_ms first_call_s peak_bytes flops min_bytes"
+    )
+    assert set(fields.split()) <= set(export.run_to_json(F25)["measurements"][0])
+
+
+def test_round_trip_is_exact():
+    assert export.run_from_text(export.run_to_text(F25)) == F25
+    assert export.run_from_text(export.run_to_text(F25).encode(), recorded=False) == replace(F25, recorded=False)
+    bare = run_of(device=None)
+    assert export.run_from_text(export.run_to_text(bare)) == bare
+
+
+numbers = st.floats(min_value=1e-9, max_value=1e12)
+some = st.one_of(st.none(), numbers)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("standard", "flash")), st.sampled_from((1024, 65_536, 131_072)), st.sampled_from(STATUSES)
+        ),
+        unique_by=lambda t: t[:2],
+    ),
+    some,
+    numbers,
+    st.text(max_size=20),
+)
+def test_any_run_comes_back(points, wall_ms, device_ms, reason):
+    run = run_of(*(point(p, s, status, wall_ms=wall_ms, device_ms=device_ms, reason=reason) for p, s, status in points))
+    assert export.run_from_text(export.run_to_text(run)) == run
+
+
+def test_unfinished_run_comes_back_as_ended():
+    run = export.run_from_json(export.run_to_json(run_of(state="running", phase="quick")))
+    assert (run.state, run.active, run.reason) == ("cancelled", False, "exported while it ran")
+
+
+def test_csv_has_empty_cells_and_a_status():
+    rows = {(r["path"], r["seq_kv"]): r for r in csv.DictReader(io.StringIO(export.to_csv(F25)))}
+    assert len(rows) == 6
+    good, oom = rows["standard", "1024"], rows["standard", "65536"]
+    assert (good["status"], good["device_ms"], good["notes"], good["device"]) == ("ok", "0.12", "a; b", "NVIDIA H200")
+    assert (oom["status"], oom["device_ms"], oom["peak_bytes"]) == ("oom", "", "")
+    assert oom["reason"] == "out of memory, asked for 64 GiB"  # the comma is quoted
+    assert (rows["flash", "1024"]["launch_bound"], oom["launch_bound"], oom["causal"]) == ("true", "false", "true")
+    assert not {"nan", "inf", "None"} & set(export.to_csv(F25).replace("\n", ",").split(","))
+
+
+def test_csv_of_an_empty_run_has_a_header():
+    assert export.to_csv(run_of()).startswith("run,created,device,batch,")
+
+
+def changed(change):
+    data = json.loads(export.run_to_text(F25))
+    change(data)
+    return data
+
+
+def set_in(*keys, value):
+    def change(data):
+        for key in keys[:-1]:
+            data = data[key]
+        data[keys[-1]] = value
+
+    return change
+
+
+def drop(*keys):
+    def change(data):
+        for key in keys[:-1]:
+            data = data[key]
+        del data[keys[-1]]
+
+    return change
+
+
+FIRST = ("measurements", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_in("run", value=3), '"run" and "measurements"'),
+        (drop("measurements"), "measurements must be a list"),
+        (set_in("measurements", value={}), "measurements must be a list"),
+        (set_in("measurements", value=[{}] * 10_001), "at most 10,000"),
+        (set_in("run", "format", value=2), "format is 2; legal: 1"),
+        (drop("run", "id"), "needs id as text"),
+        (set_in("run", "created", value=5), "needs created as text"),
+        (set_in("run", "seconds", value="long"), "seconds is 'long'; legal: a finite number from 0"),
+        (set_in("run", "state", value="asleep"), "legal: queued, running, done, cancelled, failed"),
+        (set_in("run", "sweep", value=None), "sweep cannot be read"),
+        (set_in("run", "sweep", "seqs", value=7), "sweep cannot be read"),
+        (set_in("run", "sweep", "paths", value=["magic"]), "path is 'magic'; legal: standard"),
+        (set_in("run", "device", value="H200"), "device must be an object or null"),
+        (drop("run", "device", "uuid"), "device lacks uuid"),
+        (set_in("run", "device", "total_bytes", value="big"), "total_bytes is 'big'; legal: a whole number from 0"),
+        (set_in("run", "device", "packages", value=[["a"]]), "packages is"),
+        (set_in("run", "device", "colour", value="red"), "unknown field 'colour'"),
+        (set_in(*FIRST, value=[]), "measurement 1 must be an object"),
+        (set_in(*FIRST, "status", value="fine"), "status is 'fine'; legal: ok, oom"),
+        (drop(*FIRST, "status"), "measurement 1 lacks status"),
+        (drop(*FIRST, "batch"), "lacks batch"),
+        (set_in(*FIRST, "device_ms", value="fast"), "device_ms is 'fast'; legal: a finite number from 0 or null"),
+        (set_in(*FIRST, "device_ms", value=True), "device_ms is 'True'"),
+        (set_in(*FIRST, "device_ms", value=-1.0), "device_ms is '-1.0'"),
+        (set_in(*FIRST, "device_ms", value=math.inf), "device_ms is 'inf'"),
+        (set_in(*FIRST, "device_ms", value=None), "is ok but has no device_ms above 0"),
+        (set_in(*FIRST, "device_ms", value=0), "is ok but has no device_ms above 0"),
+        (set_in(*FIRST, "samples_ms", value=["x"]), "samples_ms is"),
+        (set_in(*FIRST, "samples_ms", value=[math.nan]), "samples_ms is"),
+        (set_in(*FIRST, "peak_bytes", value=1.5), "peak_bytes is '1.5'; legal: a whole number from 0 or null"),
+        (set_in(*FIRST, "notes", value="text"), "notes is"),
+        (set_in(*FIRST, "extra", value=1), "unknown field 'extra'"),
+        (set_in(*FIRST, "batch", value=2), "another problem than the run's sweep"),
+        (set_in(*FIRST, "path", value="sdpa-math"), "another problem than the run's sweep"),
+        (set_in("measurements", 1, value=export.run_to_json(F25)["measurements"][0]), "repeats standard at 1,024"),
+    ],
+)
+def test_bad_file_is_refused_in_one_line(change, words):
+    with pytest.raises(export.ImportRefused) as error:
+        export.run_from_json(changed(change))
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"run": NaN}', "holds NaN"),
+        ('{"run": -Infinity}', "holds -Infinity"),
+        ("[]", '"run" and "measurements"'),
+        (b" " * (export.MAX_TEXT_BYTES + 1), "larger than 32 MiB"),
+    ],
+)
+def test_bad_text_is_refused(text, words):
+    with pytest.raises(export.ImportRefused) as error:
+        export.run_from_text(text)
+    assert words in str(error.value)
+
+
+def test_overflowing_number_is_refused():
+    with pytest.raises(export.ImportRefused, match="device_ms"):
+        export.run_from_text(export.run_to_text(F25).replace('"device_ms": 0.12', '"device_ms": 1e999'))
+
+
+def test_recorded_runs_newest_first(tmp_path):
+    old, new = replace(F25, id="old", created="2025-01-01T00:00:00Z"), F25
+    (tmp_path / "a.json").write_text(export.run_to_text(old), encoding="utf-8")
+    (tmp_path / "b.json").write_text(export.run_to_text(new), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("not a run")
+    assert export.recorded_runs(tmp_path) == [new, old]
+    (tmp_path / "c.json").write_text("{}")
+    with pytest.raises(export.ImportRefused, match=r"^c\.json: "):
+        export.recorded_runs(tmp_path)
+
+
+def test_runs_that_ship_can_be_read():
+    for run in export.recorded_runs():
+        assert run.mark.startswith("recorded on ") and run.measurements
