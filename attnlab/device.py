@@ -21,6 +21,13 @@ class PathStatus:
     def usable(self) -> bool:
         return self.state in ("ready", "untested")
 
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, str]) -> PathStatus:
+        return cls(**data)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Device:

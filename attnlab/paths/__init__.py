@@ -5,6 +5,7 @@ Adding a path is one module with the interface of `attnlab.paths.base` and one l
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 
@@ -32,3 +33,8 @@ PATHS: dict[str, PathInfo] = {
 
 # What `flash` tries, best first.
 FLASH_CANDIDATES = ("flash-attn-4", "flash-attn-3", "flash-attn-2", "sdpa-flash")
+
+# Paths that misbehave on purpose, for tests of everything around them; there only when the environment asks for them.
+FAULTS = ("assert", "exit", "hang", "oom", "wrong")
+if os.environ.get("ATTNLAB_FAULTY"):
+    PATHS |= {f"faulty-{fault}": PathInfo(f"faulty-{fault}", "faulty", f"a test path: {fault}") for fault in FAULTS}

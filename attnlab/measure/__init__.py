@@ -1,0 +1,1 @@
+"""One callable in, one measurement out: time, memory, exactness and the kernel that ran. Imports torch; worker only."""

@@ -1,0 +1,170 @@
+"""One point: one path on one problem → one Measurement, whatever happens.
+
+The order: a trial launch (can it run at all?), the first call on the real tensors (timed apart, its outputs checked
+against float64), the samples, and the memory that one call takes. What cannot change between two visits of a problem,
+its answer and its peak, is worked out once.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from attnlab import cost
+from attnlab.measure import memory
+from attnlab.measure.accuracy import Truth, judge, truth
+from attnlab.measure.interval import median_interval
+from attnlab.measure.timing import Cancelled, Check, Stop, make_timer
+from attnlab.measure.trial import DeviceLost, Trials, device_lost, make_call, make_inputs
+from attnlab.measurement import Measurement
+from attnlab.paths.base import blind_rows, first_line
+from attnlab.problem import AttentionProblem
+
+LONG_CALL_S = 0.02  # a quick pass takes no wall-clock samples of calls longer than this: they equal device time there
+
+
+@dataclass(frozen=True)
+class Known:
+    """What holds for a path on a problem however often it is visited."""
+
+    first_call_s: float
+    errors: dict[str, float]
+    host_peak_bytes: int | None
+
+
+class Bench:
+    """Measures on one device. `on_compile(path, text)` is told before something is compiled or launched for the first time."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            _take_workspaces(device)
+        self.trials = Trials(device)
+        self.timer = make_timer(device)
+        self._known: dict[tuple[str, AttentionProblem], Known] = {}
+
+    def step(
+        self,
+        problem: AttentionProblem,
+        paths: list[str],
+        *,
+        phase: str,
+        stop: Stop,
+        check: Check,
+        on_start: Callable[[str], None],
+        on_compile: Callable[[str, str], None],
+        on_done: Callable[[Measurement], None],
+    ) -> None:
+        """One problem through each path in turn, on the same tensors. Raises Cancelled and DeviceLost, after on_done."""
+        inputs: tuple[torch.Tensor, ...] | None = None
+        exact: Truth | None = None
+        for name in paths:
+            check()
+            on_start(name)
+            point = Measurement(problem=problem, path=name, status="fault", phase=phase)
+            point = replace(point, flops=cost.flops(problem), min_bytes=cost.min_bytes(problem))
+            try:
+                verdict = self.trials.verdict(name, problem, on_compile)
+                point = replace(point, provider=verdict.provider)
+                if verdict.reason:
+                    on_done(replace(point, status="unsupported", reason=verdict.reason))
+                    continue
+                if inputs is None:
+                    inputs = make_inputs(problem, self.device)
+                if exact is None and (name, problem) not in self._known:
+                    exact = truth(problem, *inputs)
+                call = make_call(verdict.path.build(problem), problem, *inputs)
+                point = self._measure(point, call, exact, stop, check, verdict.seconds)
+            except torch.OutOfMemoryError as error:
+                point = replace(point, status="oom", reason=out_of_memory(error))
+            except DeviceLost as lost:
+                on_done(replace(point, reason=str(lost)))
+                raise
+            except Cancelled:
+                raise
+            except Exception as error:  # a library may raise anything; it is this point's result, not the worker's end
+                if device_lost(self.device):
+                    on_done(replace(point, reason=f"CUDA fault: {first_line(error)}"))
+                    raise DeviceLost(f"{name}: {first_line(error)}") from None
+                status = "oom" if "can't allocate memory" in str(error) else "fault"
+                point = replace(point, status=status, reason=f"{name}: {first_line(error)}")
+            # The except clauses above have ended: no traceback holds the failed call's tensors any longer.
+            call = None
+            if point.status in ("oom", "fault"):
+                memory.release(self.device)
+            on_done(point)
+
+    def _measure(
+        self, point: Measurement, call: Callable[[], tuple[torch.Tensor, ...]], exact: Truth | None, stop: Stop, check: Check,
+        trial_s: float,
+    ) -> Measurement:
+        problem, cuda = point.problem, self.device.type == "cuda"
+        key = (point.path, problem)
+        if key not in self._known:
+            outputs, seconds = self.timer.first_call(call)
+            errors = exact.errors(outputs) if exact is not None else {}
+            del outputs
+            peak = None if cuda else memory.host_peak_bytes(call)
+            self._known[key] = Known(trial_s + seconds, errors, peak)
+            long_call = seconds > LONG_CALL_S
+        else:
+            call()  # warm the allocator and the clocks for this shape again
+            long_call = False
+        known = self._known[key]
+        check()
+        wall = point.phase == "refined" or not long_call
+        if cuda:
+            with memory.PeakAbove(self.device) as peak_above:
+                timing = self.timer.sample(call, stop, check, wall)
+            peak_bytes, source = peak_above.bytes, memory.CUDA_SOURCE
+        else:
+            timing = self.timer.sample(call, stop, check, wall)
+            peak_bytes, source = known.host_peak_bytes, memory.HOST_SOURCE
+        middle, low, high = median_interval(timing.samples_ms)
+        wrong = judge(known.errors, problem.dtype)
+        finite = [error for error in known.errors.values() if error != float("inf")]
+        notes = list(timing.notes)
+        if blind := blind_rows(problem):
+            notes.append(f"{blind} of {problem.seq_q} query rows see no key; output defined as 0")
+        return replace(
+            point,
+            status="suspect" if wrong else "ok",
+            reason=wrong,
+            device_ms=middle,
+            device_ms_low=low,
+            device_ms_high=high,
+            samples=len(timing.samples_ms),
+            samples_ms=timing.samples_ms,
+            wall_ms=timing.wall_ms,
+            host_ms=timing.host_ms,
+            first_call_s=known.first_call_s,
+            peak_bytes=peak_bytes,
+            reserved_bytes=torch.cuda.memory_reserved(self.device) if cuda else None,
+            device_used_bytes=memory.used_bytes(self.device),
+            error=max(finite, default=None),
+            clock=timing.clock,
+            memory_source=source,
+            launch_bound=timing.launch_bound,
+            notes=tuple(notes),
+            in_samples_s=timing.in_samples_s,
+        )
+
+
+def out_of_memory(error: torch.OutOfMemoryError) -> str:
+    """PyTorch's message carries the size asked for, the free and the total; its first two sentences are the useful ones."""
+    sentences = first_line(error).split(". ")
+    return ". ".join(sentences[:3]).rstrip(".")
+
+
+def _take_workspaces(device: torch.device) -> None:
+    """Matrix products take a workspace once for each handle and stream, the backward thread's its own; take them now, so
+    that no first point's memory holds them."""
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        a = torch.randn(2, 64, 64, device=device, dtype=dtype, requires_grad=True)
+        torch.autograd.grad((a @ a).sum(), a)
+    torch.cuda.synchronize(device)
+    gc.collect()

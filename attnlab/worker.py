@@ -1,0 +1,247 @@
+"""The worker: `python -m attnlab.worker [--device cuda:0]`, the only process that imports torch and touches a device.
+
+It reads commands on stdin and answers on stdout (attnlab.protocol). It keeps a private copy of stdout for that and points
+descriptor 1 at stderr, so that what a library prints cannot corrupt the stream. It ends at once when its stdin ends, so
+that it cannot outlive the program that started it. While it measures it holds a lock file for the device, so that two
+programs cannot measure on one card at once. When idle it tries the installed paths one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import platform
+import queue
+import socket
+import sys
+import tempfile
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from attnlab import protocol
+from attnlab.device import Device
+from attnlab.paths import PATHS
+from attnlab.problem import AttentionProblem, ProblemError
+from attnlab.sweep import default_sweep
+
+FATAL_EXIT = 3
+LOCK_POLL_S = 0.05
+
+
+class Worker:
+    """One device. `run` returns when the device is lost; the process then exits and is replaced."""
+
+    def __init__(self, out: IO[str], device_name: str):
+        import torch
+
+        from attnlab.measure.point import Bench
+
+        self.out = out
+        self.device = torch.device(device_name or ("cuda:0" if torch.cuda.is_available() else "cpu"))
+        self.bench = Bench(self.device)
+        self.facts = device_facts(self.device)
+        self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.received = 0  # commands read so far
+        self.cancelled_through = 0  # those up to this one are cancelled
+        self.serving = 0  # the one being served
+        self.step_id: Any = None
+
+    def send(self, event: str, **fields: Any) -> None:
+        protocol.send(self.out, {"event": event, **fields})
+
+    def read_commands(self, stdin: IO[str]) -> None:
+        """Runs on a thread of its own, so that a cancel and the end of stdin are seen while a kernel runs."""
+        for line in stdin:
+            command = protocol.parse(line)
+            if command is None:
+                print(f"attnlab.worker: not a command: {line[:100]!r}", file=sys.stderr)
+            elif command.get("do") == "cancel":
+                self.cancelled_through = self.received
+            else:
+                self.received += 1
+                self.commands.put(command)
+        os._exit(0)  # whoever started this is gone; a kernel in flight must not keep the process alive
+
+    def run(self) -> str:
+        """Serves commands for ever; returns the reason when it cannot go on."""
+        from attnlab.measure.trial import DeviceLost
+
+        statuses = [self.bench.trials.paths[name].status().to_json() for name in PATHS]
+        self.send("hello", pid=os.getpid(), device=self.facts.to_json(), paths=statuses)
+        probing = self.probe()
+        try:
+            while True:
+                try:
+                    command = self.commands.get(block=probing is None)
+                except queue.Empty:
+                    if next(probing, None) is None:
+                        probing = None
+                    continue
+                self.serve(command)
+        except DeviceLost as lost:
+            return str(lost)
+
+    def probe(self) -> Iterator[bool]:
+        """Tries each path once with the default problem, one for each idle moment."""
+        problem = default_sweep(self.device.type).problem
+        for name in PATHS:
+            self.send("path", status=self.bench.trials.status(name, problem).to_json())
+            yield True
+
+    def serve(self, command: dict[str, Any]) -> None:
+        from attnlab.measure.timing import Cancelled
+
+        self.step_id = command.get("id")
+        self.serving += 1
+        cancelled = False
+        try:
+            problem = AttentionProblem.from_json(command.get("problem"))
+            with self.lock():
+                if command.get("do") == "measure":
+                    self.measure(problem, command)
+                elif command.get("do") == "compare":
+                    self.compare(problem, command)
+                else:
+                    print(f"attnlab.worker: unknown command {command.get('do')!r}", file=sys.stderr)
+        except Cancelled:
+            cancelled = True
+        except (ProblemError, KeyError, TypeError) as error:
+            print(f"attnlab.worker: bad command: {error}", file=sys.stderr)
+        from attnlab.measure.memory import free_bytes
+
+        self.send("done", id=self.step_id, cancelled=cancelled, free_bytes=free_bytes(self.device))
+
+    def check(self) -> None:
+        from attnlab.measure.timing import Cancelled
+
+        if self.serving <= self.cancelled_through:
+            raise Cancelled
+
+    def measure(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
+        from attnlab.measure.timing import Stop
+
+        def done(point: Any) -> None:
+            self.send("measurement", id=self.step_id, measurement={**point.to_json(), "samples_ms": list(point.samples_ms)})
+
+        self.bench.step(
+            problem,
+            [name for name in command["paths"] if name in PATHS],
+            phase=command["phase"],
+            stop=Stop(budget_s=command["budget_s"], min_samples=command["min_samples"], target=command["target"]),
+            check=self.check,
+            on_start=lambda path: self.send("started", id=self.step_id, path=path),
+            on_compile=lambda path, text: self.send("compiling", id=self.step_id, path=path, text=text),
+            on_done=done,
+        )
+
+    def compare(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
+        """Standard and flash back to back, one wall-clock figure for each round."""
+        from attnlab.measure.compare import rounds
+
+        for result in rounds(self.bench, problem, command["flash"], command["steps"], self.check):
+            self.send("round", id=self.step_id, **result)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Holds the device's lock file; says who holds it while waiting. Released by the system if this process dies."""
+        path = Path(tempfile.gettempdir()) / f"attnlab-{self.facts.uuid or self.facts.kind}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        told = False
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                    if not told:
+                        self.send("waiting", id=self.step_id, text=f"process {holder} is measuring on this device")
+                        told = True
+                    self.check()
+                    time.sleep(LOCK_POLL_S)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def device_facts(device: Any) -> Device:
+    """What there is to know of a torch.device."""
+    import torch
+
+    from attnlab.measure import memory
+    from attnlab.paths.base import version
+
+    names = ("flash-attn", "flash-attn-3", "flash-attn-4", "triton")
+    common = dict(
+        total_bytes=memory.total_bytes(device),
+        free_bytes=memory.free_bytes(device),
+        threads=torch.get_num_threads(),
+        host=socket.gethostname(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        packages=tuple((name, v) for name in names if (v := version(name))),
+    )
+    if device.type == "cpu":
+        return Device(kind="cpu", name=cpu_name(), uuid=f"cpu-{uuid.getnode():x}", **common)
+    properties = torch.cuda.get_device_properties(device)
+    return Device(
+        kind="cuda",
+        name=properties.name,
+        uuid=str(properties.uuid),
+        index=device.index or 0,
+        l2_bytes=properties.L2_cache_size,
+        multiprocessors=properties.multi_processor_count,
+        compute_capability=f"{properties.major}.{properties.minor}",
+        cuda=torch.version.cuda or "",
+        driver=driver_version(),
+        **common,
+    )
+
+
+def cpu_name() -> str:
+    """The model, as the kernel names it, and how many threads torch uses is said elsewhere."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def driver_version() -> str:
+    with contextlib.suppress(OSError), open("/proc/driver/nvidia/version") as file:
+        words = file.readline().split()
+        return next((word for word in words if word[:1].isdigit() and "." in word), "")
+    return ""
+
+
+def main() -> int:
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    parser = argparse.ArgumentParser(prog="python -m attnlab.worker", description=__doc__)
+    parser.add_argument("--device", default=os.environ.get("ATTNLAB_DEVICE", ""), help="cuda:0, cpu, …; default: the first GPU")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")  # libraries warn about what only their authors can mend; refusals are read in paths.sdpa
+    try:
+        worker = Worker(out, arguments.device)
+    except ImportError as error:
+        reason = f"PyTorch cannot be loaded: {error}; install it with pip install -r requirements.txt"
+    except RuntimeError as error:
+        reason = f"the device cannot be used: {str(error).splitlines()[0]}"
+    else:
+        threading.Thread(target=worker.read_commands, args=(sys.stdin,), daemon=True).start()
+        reason = worker.run()
+    protocol.send(out, {"event": "fatal", "reason": reason})
+    os._exit(FATAL_EXIT)  # a lost CUDA context can hang the ordinary way out
+
+
+if __name__ == "__main__":
+    main()
