@@ -1,0 +1,56 @@
+"""The top of the page: the sentence for the stage and four figures, for the longest pair and for a sequence that one picks."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from attnlab import summary
+from attnlab.run import Run
+
+
+def sentence(run: Run) -> None:
+    """The run in one sentence, at stage size. Text from a run is shown as it is, never read as markdown."""
+    st.subheader(escape(summary.sentence(run)), anchor=False)
+
+
+def figures(run: Run) -> None:
+    """Standard ms, flash ms, speed-up and memory, large for the longest sequence both managed, small for the picked one."""
+    *cells, pick = st.columns([3, 3, 3, 3, 2], vertical_alignment="top")
+    with pick:
+        if st.session_state.get("picked_seq") not in run.sweep.seqs:
+            st.session_state["picked_seq"] = run.sweep.seqs[len(run.sweep.seqs) // 2]
+        picked_seq = st.selectbox("Compare at", run.sweep.seqs, key="picked_seq", format_func=summary.sequence)
+    longest, picked = summary.headline(run), summary.headline(run, picked_seq)
+    where = f" at {summary.sequence(longest.seq)}" if longest.seq else ""
+    path = longest.path or "flash"
+    rows = (
+        (f":orange[standard]{where}", summary.ms(longest.standard_ms), trouble(run, "standard", picked_seq) or summary.ms(picked.standard_ms)),
+        (f":blue[{path}]{where}", summary.ms(longest.flash_ms), trouble(run, path, picked_seq) or summary.ms(picked.flash_ms)),
+        (f"Speed-up{where}", summary.times(longest.speedup), summary.times(picked.speedup)),
+        (f"Memory{where}", less(longest.memory_ratio), less(picked.memory_ratio)),
+    )  # fmt: skip
+    at = f"at {summary.sequence(picked_seq)}"
+    for cell, (label, large, small) in zip(cells, rows, strict=True):
+        cell.metric(label, large, small, delta_color="off", delta_arrow="off", delta_description=at)
+
+
+def trouble(run: Run, path: str, seq: int) -> str:
+    """The status of a point that has no number, as one word for people; empty when there is nothing to say."""
+    m = run.get(path, seq)
+    if m is None or m.ok:
+        return ""
+    return "out of memory" if m.status == "oom" else m.status
+
+
+def less(ratio: float | None) -> str:
+    """"66× less", "1.5× more", or a dash."""
+    if ratio is None:
+        return summary.times(None)
+    return f"{summary.times(ratio)} less" if ratio >= 1 else f"{summary.times(1 / ratio)} more"
+
+
+def escape(text: str) -> str:
+    """Text that markdown would read as markup, made plain."""
+    for sign in "\\`*_[]$:<>#~":
+        text = text.replace(sign, "\\" + sign)
+    return text

@@ -1,0 +1,50 @@
+"""What every page stands on: the navigation, the one lab of the server, the recorded runs.
+
+A page begins with
+
+    shell.guard()
+
+because Streamlit takes a folder named `pages/` for its own automatic pages until some session has run `st.navigation`: the
+first visit to a page's address after a server start would run that page alone, without app.py.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from attnlab.export import recorded_runs as load_recorded_runs
+from attnlab.lab import Lab
+from attnlab.run import Run
+from attnlab.store import Store, home
+
+# (script, title), in the order of the menu; the first is where a visitor lands.
+PAGES = (("pages/live.py", "Live lab"),)
+
+ROUTED = "_routed"
+
+
+def navigate() -> None:
+    """Runs the page of the visitor's address. The menu shows itself when there is more than one page."""
+    st.session_state[ROUTED] = True
+    pages = [st.Page(script, title=title, default=i == 0) for i, (script, title) in enumerate(PAGES)]
+    st.navigation(pages, position="top").run()
+
+
+def guard() -> None:
+    """Starts over through app.py when this session came past it (see the module's opening)."""
+    if ROUTED not in st.session_state:
+        st.session_state[ROUTED] = True
+        st.navigation([st.Page(script, title=title, default=i == 0) for i, (script, title) in enumerate(PAGES)])
+        st.rerun()
+
+
+@st.cache_resource(show_spinner=False)
+def lab() -> Lab:
+    """The one lab of this server, whatever the number of browser tabs. Making it starts the worker."""
+    return Lab(Store(home()))
+
+
+@st.cache_resource(show_spinner=False)
+def recorded_runs() -> list[Run]:
+    """The runs that ship with AttnLab, measured by this program on real GPUs."""
+    return load_recorded_runs()

@@ -1,0 +1,54 @@
+"""One line each: what is measured on, what happens right now, how old an answer is."""
+
+from __future__ import annotations
+
+from attnlab.run import Run, Snapshot, WorkerState
+from attnlab.sweep import Sweep
+from attnlab.ui.controls import Form
+from attnlab.ui.headline import escape
+from attnlab.ui.times import local
+
+
+def device_line(worker: WorkerState) -> str:
+    """What this machine measures on, as markdown; on a CPU the banner that says so."""
+    device = worker.device
+    if worker.state == "failed":
+        return f":red-badge[The worker failed] {escape(worker.text)}"
+    if device is None:
+        return f":gray-badge[Starting] {escape(worker.text or 'the worker looks for a device')}"
+    versions = " · ".join(part for part in (f"torch {device.torch}" if device.torch else "", f"CUDA {device.cuda}" if device.cuda else "") if part)
+    if device.kind == "cpu":
+        return (
+            f":orange-badge[CPU, no GPU] {escape(device.name)} · {escape(versions)} · the same algorithms, measured here in"
+            " host time and host memory. Runs recorded on a GPU are in this list"
+        )
+    return f":green-badge[{escape(device.name)}] {escape(versions)}"
+
+
+def line(snapshot: Snapshot, run: Run | None, form: Form) -> str:
+    """What happens right now, in one line of markdown."""
+    if form.refusal:
+        said = f":red[{escape(form.refusal)}]"
+    elif run is None or not run.id:
+        said = "Waiting for the worker" if snapshot.worker.device is None else "Ready"
+    elif run.recorded:
+        said = f":violet-badge[{escape(run.mark)}] {shape(run.sweep)}"
+    elif run.active:
+        total = len(run.sweep.seqs) * len(run.sweep.paths)
+        parts = [f"{run.phase} pass" if run.phase else "", f"{len(run.measurements)} of {total} points", f"{run.seconds:.1f} s", run.activity]
+        said = ("Measuring: " if run.state == "running" else "Queued: ") + escape(" · ".join(part for part in parts if part))
+    elif run.state == "done":
+        said = f"Measured {local(run.created)} in {run.seconds:.1f} s"
+    else:
+        said = f"{run.state.capitalize()}{': ' + escape(run.reason) if run.reason else ''} · started {local(run.created)}"
+    if run is not None and run.id and not run.recorded and form.sweep is not None and run.sweep != form.sweep:
+        said += f" · :orange[the form differs from the run shown: {shape(run.sweep)}]"
+    return said
+
+
+def shape(sweep: Sweep) -> str:
+    """ "batch 4, heads 32, dim 128, bfloat16, causal, forward+backward"."""
+    p = sweep.problem
+    heads = f"heads {p.heads}" if p.kv_heads == p.heads else f"heads {p.heads} over {p.kv_heads}"
+    extras = ["causal"] * p.causal + [p.direction] * p.backward
+    return ", ".join([f"batch {p.batch}", heads, f"dim {p.head_dim}", p.dtype, *extras])

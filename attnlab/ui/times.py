@@ -1,0 +1,30 @@
+"""When something was measured, in the visitor's own time zone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import streamlit as st
+
+
+def local(iso: str) -> str:
+    """ "30 November 2026, 14:03 (3 hours ago)" of an ISO 8601 time in UTC, in the browser's time zone when it says one."""
+    moment = datetime.fromisoformat(iso.replace("Z", "+00:00"))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    try:
+        zone = ZoneInfo(st.context.timezone) if st.context.timezone else None
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = None  # a name that this machine's tables lack: the server's own zone is the next best
+    there = moment.astimezone(zone)
+    return f"{there.day} {there:%B %Y, %H:%M} ({age((datetime.now(timezone.utc) - moment).total_seconds())})"
+
+
+def age(seconds: float) -> str:
+    """ "just now", "5 minutes ago", "1 day ago"."""
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        count = int(seconds // length)
+        if count:
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"

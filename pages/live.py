@@ -1,0 +1,144 @@
+"""The live lab: sliders → sweep → curves.
+
+Read from top to bottom: what the visitor asks for (the form), what this tab does about it (submit, cancel, queue), what is
+shown (one run, live or recorded). Two fragments keep it alive: `pulse` looks once a second whether the page as a whole is
+out of date, `results` redraws the charts while a run is active. Nothing appears or vanishes in between, so nothing jumps.
+"""
+
+import streamlit as st
+
+from attnlab import cli, figures
+from attnlab.run import Run, Snapshot
+from attnlab.ui import chart, controls, headline, points, shell, status
+
+CHARTS_EVERY_S = 0.25
+CHART_PX = 400
+MEASURE_HERE = "Measure on this machine"
+
+shell.guard()
+lab = shell.lab()
+state = st.session_state
+state.setdefault("run_id", None)  # the run this tab shows
+state.setdefault("next_id", None)  # the one it shows when that has ended
+state.setdefault("asked", None)  # the sweep this tab asked for last
+state.setdefault("request", None)  # the button pressed: run, again or stop
+
+
+def press(button: str) -> None:
+    state["request"] = button
+
+
+snapshot = lab.snapshot(state["run_id"])
+worker = snapshot.worker
+recorded = {f"{run.device.name}, {run.created[:10]}, {status.shape(run.sweep)}": run for run in shell.recorded_runs() if run.device}
+
+# The form.
+
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.markdown(status.device_line(worker), width="stretch")
+    replay = st.selectbox(
+        "Show", [MEASURE_HERE, *recorded], key="replay", bind="query-params", label_visibility="collapsed", width=420
+    )
+replaying = replay in recorded
+
+with st.sidebar:
+    buttons = st.container()
+    controls.seed(worker)
+    form = controls.form(worker, disabled=replaying)
+    form_says = st.container()
+
+# What this tab does about it.
+
+run = snapshot.run
+active = run is not None and run.active
+if state["next_id"] and not active:
+    state["run_id"], state["next_id"] = state["next_id"], None
+request, state["request"] = state["request"], None
+can_run = form.sweep is not None and worker.device is not None and not replaying
+live = state.get("live", True)
+if request == "stop":
+    for run_id in (state["next_id"], state["run_id"]):
+        if run_id:
+            lab.cancel(run_id)
+    state["next_id"] = None
+elif can_run and (request or (live and form.sweep != state["asked"])):
+    if active and not live:
+        if state["next_id"]:
+            lab.cancel(state["next_id"])
+        state["next_id"] = lab.submit(form.sweep, fresh=request == "again")
+    else:
+        for run_id in (state["next_id"], state["run_id"]):
+            if run_id:
+                lab.cancel(run_id)
+        state["run_id"], state["next_id"] = lab.submit(form.sweep, fresh=request == "again"), None
+    state["asked"] = form.sweep
+snapshot = lab.snapshot(state["run_id"])
+active = snapshot.run is not None and snapshot.run.active
+
+with buttons:
+    left, right = st.columns(2)
+    left.button(
+        "Queue" if active and not live else "Run", key="run", type="primary", shortcut="Ctrl+Enter", width="stretch",
+        on_click=press, args=("run",), disabled=not can_run, help=form.refusal or None,
+    )  # fmt: skip
+    right.button("Stop", key="stop", on_click=press, args=("stop",), disabled=not active, width="stretch")
+    left.toggle("Live", True, key="live", bind="query-params", help="Every change of the form is measured at once.")
+    right.button(
+        "Measure again", key="again", type="tertiary", on_click=press, args=("again",),
+        disabled=not can_run or active, help="Measure this setting anew, even when this machine has an answer stored.",
+    )  # fmt: skip
+with form_says:
+    if form.refusal:
+        st.error(form.refusal)
+    if form.link_note:
+        st.warning(form.link_note)
+
+
+# What is shown.
+
+
+def shown(snapshot: Snapshot) -> Run | None:
+    """The recorded run, else this tab's run, else an empty one of the shape in the form, else nothing."""
+    if replaying:
+        return recorded[replay]
+    if snapshot.run is not None:
+        return snapshot.run
+    return Run(id="", sweep=form.sweep, state="queued", created="") if form.sweep else None
+
+
+def situation(snapshot: Snapshot) -> tuple:
+    """What a run of the whole page depends on. When it changes, the page is out of date."""
+    device, run = snapshot.worker.device, snapshot.run
+    paths = tuple((path.name, path.state) for path in snapshot.worker.paths)
+    return (device.key if device else None, snapshot.worker.state == "failed", paths, run.active if run else None)
+
+
+drawn = situation(snapshot)
+
+
+@st.fragment(run_every=1.0)
+def pulse() -> None:
+    if situation(lab.snapshot(state["run_id"])) != drawn:
+        st.rerun()
+
+
+@st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
+def results() -> None:
+    snapshot = lab.snapshot(state["run_id"])
+    run = shown(snapshot)
+    st.caption(status.line(snapshot, run, form), wrap=False)
+    if run is None:
+        return
+    headline.sentence(run)
+    headline.figures(run)
+    with st.grid(3, min_column_width=360):
+        chart.plotly_chart(figures.latency(run), key="latency", height=CHART_PX, alt="Latency against sequence length")
+        chart.plotly_chart(figures.memory(run), key="memory", height=CHART_PX, alt="Peak memory against sequence length")
+        chart.plotly_chart(figures.speedup(run), key="speedup", height=CHART_PX, alt="Speed-up against sequence length")
+    points.table(run)
+    st.caption("The same run as a command line")
+    st.code(cli.command_line(run.sweep), language="bash")
+
+
+results()
+pulse()
