@@ -85,8 +85,9 @@ def predicted_peak_bytes(problem: AttentionProblem, path: str) -> int:
     q, k, scores = query_bytes(problem), key_bytes(problem), score_bytes(problem)
     outputs = q + (q + 2 * k if problem.backward else 0)
     if path in ("standard", "compiled"):
-        # Forward: scores before and after scaling or softmax; backward: probabilities, their gradient and the scores' gradient.
-        return (3 if problem.backward else 2) * scores + (outputs + q + 2 * k if problem.backward else 0)
+        # Forward: scores before and after scaling or softmax. Backward: probabilities, their gradient and the scores'
+        # gradient, while O and dV are there already.
+        return 3 * scores + q + k if problem.backward else 2 * scores
     if path == "sdpa-math":
         # PyTorch computes it in float32 and keeps float32 copies of Q, K and V.
         single = score_bytes(problem, FLOAT32_BYTES)

@@ -27,7 +27,6 @@ LIMITS = {
     "seq_q": 1 << 24,
     "seq_kv": 1 << 24,
     "heads": 1 << 14,
-    "kv_heads": 1 << 14,
     "head_dim": 1 << 10,
 }
 MAX_ELEMENTS = 2**63 - 1  # what a signed 64-bit index, the widest that torch has, can address
@@ -47,27 +46,27 @@ class AttentionProblem:
     seq_q: int
     heads: int
     head_dim: int
-    seq_kv: int = 0  # 0: the same as seq_q
-    kv_heads: int = 0  # 0: the same as heads; `None` from outside is read as 0 by from_json
+    seq_kv: int = None  # type: ignore[assignment]  # left out: the same as seq_q
+    kv_heads: int = None  # type: ignore[assignment]  # left out: the same as heads
     dtype: str = "bfloat16"
     causal: bool = False
     direction: str = FORWARD
 
     def __post_init__(self) -> None:
         # A frozen dataclass fills its own defaults this way; no field changes after construction.
-        if self.seq_kv == 0 and type(self.seq_kv) is int:
+        if self.seq_kv is None:
             object.__setattr__(self, "seq_kv", self.seq_q)
-        if self.kv_heads == 0 and type(self.kv_heads) is int:
+        if self.kv_heads is None:
             object.__setattr__(self, "kv_heads", self.heads)
         for name, limit in LIMITS.items():
             check_whole_number(name, getattr(self, name), limit)
-        if self.dtype not in DTYPE_BYTES:
+        check_kv_heads(self.heads, self.kv_heads)
+        if self.dtype not in tuple(DTYPE_BYTES):
             raise ProblemError(f"dtype is {self.dtype!r}; legal: {', '.join(DTYPE_BYTES)}")
         if type(self.causal) is not bool:
             raise ProblemError(f"causal is {self.causal!r}; legal: true, false")
         if self.direction not in DIRECTIONS:
             raise ProblemError(f"direction is {self.direction!r}; legal: {', '.join(DIRECTIONS)}")
-        check_kv_heads(self.heads, self.kv_heads)
         if self.score_elements > MAX_ELEMENTS:
             raise ProblemError(
                 f"the scores would have {self.score_elements:,} elements (batch × heads × seq_q × seq_kv), more than a 64-bit"
@@ -121,7 +120,7 @@ def legal_kv_heads(heads: int) -> list[int]:
 
 
 def check_kv_heads(heads: int, kv_heads: int) -> None:
-    """Raises ProblemError unless kv_heads divides heads."""
-    if heads % kv_heads:
+    """Raises ProblemError unless kv_heads is an int that divides heads."""
+    if type(kv_heads) is not int or kv_heads < 1 or heads % kv_heads:
         legal = ", ".join(map(str, legal_kv_heads(heads)))
-        raise ProblemError(f"kv_heads is {kv_heads}, which does not divide heads = {heads}; legal for {heads} heads: {legal}")
+        raise ProblemError(f"kv_heads is {kv_heads!r}, which does not divide heads = {heads}; legal for {heads} heads: {legal}")

@@ -1,0 +1,158 @@
+"""Every path, on every device there is, answers what attention is defined to answer.
+
+The uniform probe: K = 0, so every visible key weighs the same and each output row is the mean of the visible rows of V.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attnlab.measure.accuracy import judge, truth
+from attnlab.measure.trial import Trials, make_call, make_inputs
+from attnlab.paths import PATHS, PathInfo
+from attnlab.paths.base import load
+from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
+
+DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(scope="module")
+def trials_of():
+    made = {}
+    return lambda device: made.setdefault(device, Trials(torch.device(device)))
+
+
+def build(trials, name, problem):
+    """(attention, "") or (None, the reason it is unsupported)."""
+    verdict = trials.verdict(name, problem, lambda path, text: None)
+    return (None, verdict.reason) if verdict.reason else (verdict.path.build(problem), "")
+
+
+def probe(problem, device, values):
+    """Q random, K = 0, V[b, j, h, :] = values[j]."""
+    q, k, v, _ = make_inputs(problem, torch.device(device))
+    rows = torch.tensor(values, device=device, dtype=v.dtype)[None, :, None, None]
+    return q.detach(), torch.zeros_like(k), rows.expand_as(v).contiguous()
+
+
+def runnable(trials, problem):
+    found = {name: attention for name in PATHS if (attention := build(trials, name, problem)[0]) is not None}
+    assert "standard" in found
+    return found
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_f05_layout_cannot_be_mixed_up_when_seq_equals_heads(device, trials_of):
+    problem = AttentionProblem(batch=2, seq_q=16, heads=16, head_dim=64, dtype="float16")
+    q, k, v = probe(problem, device, [float(s) for s in range(16)])
+    paths = runnable(trials_of(device), problem)
+    assert "flash" in paths
+    for name, attention in paths.items():
+        assert (attention(q, k, v) == 7.5).all(), name
+
+
+@pytest.mark.gpu
+def test_f05_an_odd_length_with_few_heads_runs_and_agrees(trials_of):
+    problem = AttentionProblem(batch=1, seq_q=71_280, heads=3, head_dim=128)
+    q, k, v, _ = make_inputs(problem, torch.device("cuda:0"))
+    paths = {n: a for n in ("flash-attn-2", "flash-attn-4", "sdpa-flash") if (a := build(trials_of("cuda:0"), n, problem)[0])}
+    assert "sdpa-flash" in paths
+    for name, attention in paths.items():
+        assert judge(truth(problem, q, k, v, None).errors((attention(q, k, v),)), problem.dtype) == "", name
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_f06_causal_is_aligned_bottom_right_everywhere(device, dtype, trials_of):
+    problem = AttentionProblem(batch=1, seq_q=2, seq_kv=5, heads=1, head_dim=64, dtype=dtype, causal=True)
+    q, k, v = probe(problem, device, [0.0, 1.0, 2.0, 3.0, 4.0])
+    for name, attention in runnable(trials_of(device), problem).items():
+        out = attention(q, k, v)[0, :, 0, 0].tolist()
+        assert out == pytest.approx([1.5, 2.0], abs=1e-6), name
+    exact = truth(problem, q, k, v, None)
+    assert {round(row[0].item(), 9) for row in exact.out} <= {1.5, 2.0}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_f07_rows_that_see_no_key_are_zero_forward_and_backward(device, trials_of):
+    problem = AttentionProblem(
+        batch=1, seq_q=5, seq_kv=2, heads=1, head_dim=64, dtype="float16", causal=True, direction=FORWARD_BACKWARD
+    )
+    q, k, v = (t.requires_grad_() for t in probe(problem, device, [1.0, 2.0]))
+    ones = torch.ones_like(q)
+    for name, attention in runnable(trials_of(device), problem).items():
+        out, dq, _, dv = make_call(attention, problem, q, k, v, ones)()
+        assert out[0, :, 0, 0].tolist() == [0.0, 0.0, 0.0, 1.0, 1.5], name
+        assert (dq[0, :3] == 0).all(), name
+        assert dv[0, :, 0, 0].tolist() == [1.5, 0.5], name
+        assert all(torch.isfinite(t).all() for t in (out, dq, dv)), name
+
+
+KINDS = [
+    {},
+    {"causal": True},
+    {"kv_heads": 2},
+    {"kv_heads": 1, "causal": True, "seq_q": 96, "seq_kv": 200},
+    {"direction": FORWARD_BACKWARD},
+    {"direction": FORWARD_BACKWARD, "causal": True, "kv_heads": 2},
+    {"head_dim": 96, "seq_q": 77},
+    {"head_dim": 256},
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("changes", KINDS, ids=str)
+def test_every_path_agrees_with_float64(device, dtype, changes, trials_of):
+    problem = AttentionProblem(**{"batch": 2, "seq_q": 130, "heads": 4, "head_dim": 64, "dtype": dtype, **changes})
+    inputs = make_inputs(problem, torch.device(device))
+    exact = truth(problem, *inputs)
+    for name, attention in runnable(trials_of(device), problem).items():
+        outputs = make_call(attention, problem, *inputs)()
+        assert outputs[0].shape == (problem.batch, problem.seq_q, problem.heads, problem.head_dim)
+        assert judge(exact.errors(outputs), dtype) == "", name
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_scale_that_is_ten_percent_off_does_not_pass(device, monkeypatch):
+    monkeypatch.setitem(PATHS, "faulty-wrong", PathInfo("faulty-wrong", "faulty", ""))
+    problem = AttentionProblem(batch=1, seq_q=512, heads=2, head_dim=64)
+    inputs = make_inputs(problem, torch.device(device))
+    exact = truth(problem, *inputs)
+    verdicts = {}
+    for name in ("standard", "faulty-wrong"):
+        path = load(name, torch.device(device))
+        verdicts[name] = judge(exact.errors(make_call(path.build(problem), problem, *inputs)()), problem.dtype)
+    assert verdicts["standard"] == ""
+    assert "wrong answer" in verdicts["faulty-wrong"] and "O is" in verdicts["faulty-wrong"]
+
+
+def test_on_a_cpu_gpu_paths_say_why_they_are_missing(trials_of):
+    problem = AttentionProblem(batch=1, seq_q=128, heads=1, head_dim=64)
+    for name in ("flash-attn-2", "flash-attn-3", "flash-attn-4", "sdpa-cudnn", "sdpa-efficient"):
+        assert "needs an NVIDIA GPU" in build(trials_of("cpu"), name, problem)[1]
+
+
+def test_on_a_cpu_flash_is_pytorchs_flash_kernel(trials_of):
+    problem = AttentionProblem(batch=1, seq_q=128, heads=1, head_dim=64, dtype="float32")
+    verdict = trials_of("cpu").verdict("flash", problem, lambda path, text: None)
+    assert verdict.name == "sdpa-flash" and "flash_attention_for_cpu" in verdict.provider
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["flash-attn-2", "flash-attn-4", "sdpa-flash", "sdpa-cudnn"])
+def test_f03_float32_is_refused_in_words_that_name_the_dtype(name, trials_of):
+    problem = AttentionProblem(batch=1, seq_q=512, heads=4, head_dim=64, dtype="float32")
+    reason = build(trials_of("cuda:0"), name, problem)[1]
+    assert "not installed" in reason or ("float32" in reason and "float16 or bfloat16" in reason)
+
+
+@pytest.mark.gpu
+def test_f04_nothing_runs_as_math_under_a_flash_name(trials_of):
+    problem = AttentionProblem(batch=1, seq_q=512, heads=16, kv_heads=2, head_dim=320, causal=True)
+    trials = trials_of("cuda:0")
+    for name in ("flash", "flash-attn-2", "flash-attn-4", "sdpa-flash"):
+        assert build(trials, name, problem)[1], name
+    verdict = trials.verdict("sdpa-math", problem, lambda path, text: None)
+    assert verdict.reason == "" and "flash" not in verdict.provider

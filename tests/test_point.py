@@ -1,0 +1,181 @@
+"""One point from end to end in one process: what is in a measurement, and that every failure is one too."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+from attnlab import cost
+from attnlab.measure import point as point_module
+from attnlab.measure.point import Bench
+from attnlab.measure.timing import Stop
+from attnlab.measurement import Measurement
+from attnlab.paths import FAULTS, PATHS, PathInfo
+from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
+
+GIB = 1 << 30
+MIB = 1 << 20
+CPU_PROBLEM = AttentionProblem(batch=1, seq_q=512, heads=8, head_dim=64, dtype="float32")
+
+
+@pytest.fixture(autouse=True)
+def faulty_paths(monkeypatch):
+    for fault in FAULTS:
+        monkeypatch.setitem(PATHS, f"faulty-{fault}", PathInfo(f"faulty-{fault}", "faulty", ""))
+
+
+@pytest.fixture
+def bench():
+    return Bench(torch.device("cpu"))
+
+
+def visit(bench, problem, paths, *, phase="quick", budget_s=0.05, min_samples=3) -> dict[str, Measurement]:
+    found: list[Measurement] = []
+    bench.step(
+        problem,
+        list(paths),
+        phase=phase,
+        stop=Stop(budget_s=budget_s, min_samples=min_samples, target=0.01),
+        check=lambda: None,
+        on_start=lambda path: None,
+        on_compile=lambda path, text: None,
+        on_done=found.append,
+    )
+    return {m.path: m for m in found}
+
+
+def test_a_point_on_the_cpu_holds_what_was_measured(bench):
+    points = visit(bench, CPU_PROBLEM, ["standard", "flash"])
+    for m in points.values():
+        assert m.status == "ok" and m.samples == len(m.samples_ms) >= 3
+        assert m.device_ms_low <= m.device_ms <= m.device_ms_high
+        assert m.flops == cost.flops(CPU_PROBLEM) and m.first_call_s > 0
+        assert "host time" in m.clock and "profiler" in m.memory_source
+        assert m.error < 2e-5
+    assert points["flash"].peak_bytes < points["standard"].peak_bytes / 5
+
+
+@pytest.mark.parametrize("changes", [{}, {"seq_q": 1024}, {"causal": True}, {"direction": FORWARD_BACKWARD}, {"dtype": "bfloat16"}])
+def test_host_memory_of_standard_is_what_the_plan_says(bench, changes):
+    problem = AttentionProblem(**{**CPU_PROBLEM.to_json(), "seq_kv": None, **changes})
+    measured = visit(bench, problem, ["standard"])["standard"].peak_bytes
+    assert measured == pytest.approx(cost.predicted_peak_bytes(problem, "standard"), rel=0.05)
+
+
+def test_a_second_visit_does_not_time_the_first_call_again(bench):
+    first = visit(bench, CPU_PROBLEM, ["flash"])["flash"]
+    again = visit(bench, CPU_PROBLEM, ["flash"], phase="refined", min_samples=10)["flash"]
+    assert again.first_call_s == first.first_call_s and again.samples >= 10 and again.phase == "refined"
+
+
+def test_a_wrong_answer_is_suspect_and_says_by_how_much(bench):
+    points = visit(bench, CPU_PROBLEM, ["faulty-wrong", "standard"])
+    assert points["faulty-wrong"].status == "suspect" and "away from float64" in points["faulty-wrong"].reason
+    assert points["standard"].status == "ok"
+
+
+def test_running_out_of_memory_is_a_result_and_the_step_goes_on(bench):
+    points = visit(bench, CPU_PROBLEM, ["faulty-oom", "standard"])
+    assert points["faulty-oom"].status == "oom" and points["faulty-oom"].device_ms is None
+    assert points["standard"].status == "ok"
+
+
+def test_what_a_library_raises_is_a_fault_with_its_first_line(bench, monkeypatch):
+    def broken(*arguments):
+        raise TypeError("first line\nsecond line")
+
+    monkeypatch.setattr(point_module, "make_call", broken)
+    m = visit(bench, CPU_PROBLEM, ["standard"])["standard"]
+    assert m.status == "fault" and m.reason == "standard: first line"
+
+
+def test_an_unsupported_path_is_a_cell_without_a_number(bench):
+    m = visit(bench, CPU_PROBLEM, ["sdpa-cudnn"])["sdpa-cudnn"]
+    assert m.status == "unsupported" and "NVIDIA GPU" in m.reason and m.device_ms is None
+
+
+# On a GPU ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cuda_bench():
+    return Bench(torch.device("cuda:0"))
+
+
+@pytest.mark.gpu
+def test_f11_after_running_out_of_memory_the_allocator_is_where_it_was(cuda_bench):
+    torch.cuda.set_per_process_memory_fraction(8 * GIB / torch.cuda.get_device_properties(0).total_memory)
+    try:
+        problem = AttentionProblem(batch=1, seq_q=16_384, heads=16, head_dim=64)
+        gc.collect()
+        before = torch.cuda.memory_allocated()
+        points = visit(cuda_bench, problem, ["standard", "sdpa-flash"])
+        assert points["standard"].status == "oom" and "GiB" in points["standard"].reason
+        assert points["sdpa-flash"].status == "ok" and points["sdpa-flash"].peak_bytes < 40 * MIB
+        gc.collect()
+        assert abs(torch.cuda.memory_allocated() - before) < MIB
+        assert visit(cuda_bench, problem.at_seq(2048), ["standard"])["standard"].status == "ok"
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@pytest.mark.gpu
+def test_f12_peak_memory_is_that_of_one_call(cuda_bench):
+    problem = AttentionProblem(batch=1, seq_q=8192, heads=16, head_dim=128)
+    paths = ["flash-attn-2", "sdpa-flash", "standard"]
+    first = visit(cuda_bench, problem, paths)
+    spare = torch.empty(GIB, dtype=torch.uint8, device="cuda:0")
+    del spare
+    again = visit(cuda_bench, problem, paths)
+    for name in paths:
+        if first[name].status == "unsupported":
+            assert "not installed" in first[name].reason
+            continue
+        assert abs(first[name].peak_bytes - again[name].peak_bytes) < MIB, name
+        assert first[name].reserved_bytes >= first[name].peak_bytes, name
+        assert first[name].device_used_bytes >= first[name].reserved_bytes, name
+        if name != "standard":
+            assert 32.5 * MIB <= first[name].peak_bytes <= 40 * MIB, name
+    assert first["standard"].peak_bytes == pytest.approx(cost.predicted_peak_bytes(problem, "standard"), rel=0.05)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("changes", [{"causal": True}, {"direction": FORWARD_BACKWARD}, {"direction": FORWARD_BACKWARD, "causal": True}], ids=str)
+def test_the_plan_holds_on_the_device_too(cuda_bench, changes):
+    problem = AttentionProblem(**{"batch": 1, "seq_q": 4096, "heads": 16, "head_dim": 128, **changes})
+    measured = visit(cuda_bench, problem, ["standard"])["standard"].peak_bytes
+    assert measured == pytest.approx(cost.predicted_peak_bytes(problem, "standard"), rel=0.05)
+
+
+@pytest.mark.gpu
+def test_f13_no_latency_is_below_what_the_hardware_allows(cuda_bench):
+    from attnlab import hardware
+
+    peak = hardware.dense_peak_tflops(torch.cuda.get_device_name(0), "bfloat16")
+    if peak is None:
+        pytest.skip("no data sheet peak is known for this device")
+    problem = AttentionProblem(batch=4, seq_q=4096, heads=32, head_dim=128)
+    points = visit(cuda_bench, problem, [name for name in PATHS if not name.startswith("faulty")])
+    measured = {name: m for name, m in points.items() if m.device_ms}
+    assert "standard" in measured and "flash" in measured
+    for name, m in measured.items():
+        assert m.status == "ok", (name, m.reason)
+        assert m.device_ms >= m.flops / peak / 1e9, name
+
+
+@pytest.mark.gpu
+def test_f14_a_shape_measured_first_and_third_agrees(cuda_bench):
+    shapes = [AttentionProblem(batch=1, seq_q=s, heads=8, head_dim=128, causal=True, direction=FORWARD_BACKWARD) for s in (1024, 2048, 1024)]
+    first, _, third = (visit(cuda_bench, p, ["flash"], budget_s=0.5, min_samples=20)["flash"] for p in shapes)
+    assert first.status == third.status == "ok", (first.reason, third.reason)
+    assert first.device_ms == pytest.approx(third.device_ms, rel=0.1)
+
+
+@pytest.mark.gpu
+def test_f15_short_sequences_are_marked_launch_bound(cuda_bench):
+    for seq in (64, 128, 256, 512):
+        problem = AttentionProblem(batch=1, seq_q=seq, heads=8, head_dim=64)
+        m = visit(cuda_bench, problem, ["flash"])["flash"]
+        assert m.launch_bound and m.host_ms > m.device_ms, (seq, m)

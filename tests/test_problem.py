@@ -1,0 +1,96 @@
+"""AttentionProblem: what can be, what cannot, and that a refusal names the legal values."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError, legal_kv_heads
+
+
+def make(**changes):
+    return AttentionProblem(**{"batch": 1, "seq_q": 128, "heads": 6, "head_dim": 64, **changes})
+
+
+def test_self_attention_is_the_default():
+    problem = make()
+    assert (problem.seq_kv, problem.kv_heads) == (128, 6)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "legal"), [(6, 4, "1, 2, 3, 6"), (4, 8, "1, 2, 4")])
+def test_f09_kv_heads_that_do_not_divide_are_refused_with_the_list(heads, kv_heads, legal):
+    with pytest.raises(ProblemError) as refusal:
+        make(heads=heads, kv_heads=kv_heads)
+    text = str(refusal.value)
+    assert f"kv_heads is {kv_heads}" in text and f"heads = {heads}" in text and text.endswith(legal)
+
+
+def test_f09_no_kv_heads_from_outside_is_refused():
+    with pytest.raises(ProblemError, match="kv_heads is 0.*legal for 6 heads: 1, 2, 3, 6"):
+        AttentionProblem.from_json({"batch": 1, "seq_q": 128, "heads": 6, "kv_heads": 0, "head_dim": 64})
+
+
+def test_f09_a_divisor_runs():
+    assert make(kv_heads=3).kv_heads == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch": 0}, "batch is 0; legal: whole numbers from 1"),
+        ({"batch": True}, "batch is True"),
+        ({"seq_q": 2.5}, "seq_q is 2.5; legal: whole numbers from 1"),
+        ({"seq_q": 1 << 40}, "legal: whole numbers from 1 to 16,777,216"),
+        ({"head_dim": "64"}, "head_dim is '64'"),
+        ({"head_dim": 4096}, "head_dim is 4096; legal: whole numbers from 1 to 1,024"),
+        ({"kv_heads": -1}, "kv_heads is -1"),
+        ({"dtype": "int8"}, "legal: bfloat16, float16, float32"),
+        ({"dtype": ["float16"]}, "legal: bfloat16, float16, float32"),
+        ({"causal": 1}, "causal is 1; legal: true, false"),
+        ({"direction": "backward"}, "legal: forward, forward+backward"),
+        ({"batch": 1 << 20, "heads": 1 << 14, "kv_heads": 1, "seq_q": 1 << 24}, "more than a 64-bit index can address"),
+    ],
+)
+def test_refusals_are_one_line_that_names_the_legal_values(changes, words):
+    with pytest.raises(ProblemError) as refusal:
+        make(**changes)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("data", [None, [], "x", {}, {"batch": 1}, {"batch": 1, "seq_q": 1, "heads": 1, "head_dim": 1, "sequence": 4}])
+def test_from_json_refuses_what_is_no_problem(data):
+    with pytest.raises(ProblemError):
+        AttentionProblem.from_json(data)
+
+
+problems = st.integers(1, 64).flatmap(
+    lambda heads: st.builds(
+        AttentionProblem,
+        batch=st.integers(1, 64),
+        seq_q=st.integers(1, 4096),
+        seq_kv=st.integers(1, 4096),
+        heads=st.just(heads),
+        kv_heads=st.sampled_from(legal_kv_heads(heads)),
+        head_dim=st.integers(1, 1024),
+        dtype=st.sampled_from(list(DTYPE_BYTES)),
+        causal=st.booleans(),
+        direction=st.sampled_from(DIRECTIONS),
+    )
+)
+
+
+@given(problems)
+def test_json_round_trip(problem):
+    assert AttentionProblem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
+
+
+@given(st.dictionaries(st.sampled_from(["batch", "seq_q", "heads", "kv_heads", "head_dim", "dtype", "causal"]), st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2))))
+def test_anything_else_is_a_one_line_refusal_or_a_problem(data):
+    try:
+        AttentionProblem.from_json(data)
+    except ProblemError as refusal:
+        assert "\n" not in str(refusal)
