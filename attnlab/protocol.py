@@ -4,8 +4,10 @@ Lab → worker
 
     {"do": "measure", "id": 7, "problem": {…}, "paths": ["standard", "flash"], "phase": "quick", "budget_s": 0.5,
      "min_samples": 3, "target": 0.01}
-        One step: one problem, the same tensors through each path in turn. `budget_s` is the time the samples of each path
-        may take, `target` the relative half width of the interval at which sampling stops.
+        One step: one problem, the same tensors through each path in turn. `budget_s` is the time the samples of each
+        path may take, `target` the relative half width of the interval at which sampling stops.
+    {"do": "compare", "id": 8, "problem": {…}, "flash": "flash", "steps": 5}
+        Standard and the path `flash` back to back on the same tensors, `steps` rounds, wall clock with synchronisation.
     {"do": "cancel"}
         Abandon the step in flight at the next moment between two calls.
 
@@ -18,12 +20,14 @@ Worker → lab
     {"event": "waiting", "id": 7, "text": "…"}             another process holds the device
     {"event": "started", "id": 7, "path": "flash"}
     {"event": "compiling", "id": 7, "path": "flash", "text": "compiling flash-attn-4 …"}
-    {"event": "measurement", "id": 7, "measurement": {…Measurement, samples_ms included}}  one for each path, whatever the status
+    {"event": "measurement", "id": 7, "measurement": {…Measurement, samples_ms included}}  one a path, whatever status
+    {"event": "round", "id": 8, "step": 0, "standard_ms": 0.28, "flash_ms": 0.07, "provider": "…"}
+        One round of a compare, from 0; {"event": "round", "id": 8, "step": 0, "reason": "…"} when a path cannot run.
     {"event": "done", "id": 7, "cancelled": false, "free_bytes": 123}                      the step's last event
     {"event": "fatal", "reason": "…"}                      it cannot go on and exits; one plain line for people
 
-After a fault that leaves the device's context unusable the worker reports the path's measurement as `fault`, then `fatal`.
-A worker that ends in the middle of a step without that left the path of its last `started` to blame.
+After a fault that leaves the device's context unusable the worker reports the path's measurement as `fault`, then
+`fatal`. A worker that ends in the middle of a step without that left the path of its last `started` to blame.
 """
 
 from __future__ import annotations
@@ -39,9 +43,13 @@ def send(stream: TextIO, message: dict[str, Any]) -> None:
 
 
 def parse(line: str) -> dict[str, Any] | None:
-    """The message of one line; None when the line is not one JSON object."""
+    """The message of one line; None when the line is not one JSON object (NaN and infinity are not JSON)."""
     try:
-        message = json.loads(line)
-    except ValueError:
+        message = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         return None
     return message if isinstance(message, dict) else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

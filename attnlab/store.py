@@ -1,0 +1,384 @@
+"""Every run and every event, in SQLite, as it arrives: a killed server loses nothing that was measured.
+
+A run is a row; what happened in it are events, JSON each, committed one by one. Measurements are events of kind
+`measurement`; a loaded run shows the newest one of each point. Several processes (a server, a command line) use one
+file at once: write-ahead log, a busy timeout, and each run names the process that owns it, so that what a killed
+process left `running` is closed by whoever opens the file next.
+
+The store never stops the measuring: where the file cannot be used, it works in memory and `problem` says why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from attnlab.device import Device, PathStatus
+from attnlab.measurement import Measurement
+from attnlab.run import Run
+from attnlab.sweep import Sweep
+
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    created TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    phase TEXT NOT NULL,
+    recorded INTEGER NOT NULL,
+    sweep TEXT NOT NULL,       -- JSON
+    question TEXT NOT NULL,    -- the problem without its sequence lengths, canonical JSON
+    device TEXT,               -- JSON, once it is known
+    device_key TEXT,
+    owner TEXT NOT NULL        -- JSON: the process that measures it
+);
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES runs(id),
+    at REAL NOT NULL,          -- Unix time, s
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL         -- JSON
+);
+CREATE TABLE devices (worker TEXT PRIMARY KEY, device TEXT NOT NULL, paths TEXT NOT NULL);
+CREATE INDEX events_by_run ON events(run_id);
+CREATE INDEX runs_by_question ON runs(question, device_key, state);
+"""
+BUSY_TIMEOUT_S = 10.0
+ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
+
+
+def home() -> Path:
+    """Where AttnLab keeps its data: ATTNLAB_HOME, else $XDG_DATA_HOME/attnlab, else ~/.local/share/attnlab."""
+    if chosen := os.environ.get("ATTNLAB_HOME"):
+        return Path(chosen).expanduser()
+    if data_home := os.environ.get("XDG_DATA_HOME"):
+        return Path(data_home).expanduser() / "attnlab"
+    return Path.home() / ".local" / "share" / "attnlab"
+
+
+class Store:
+    """The database in `directory`, home() by default; safe to use from any thread. `problem`: "" while all is well."""
+
+    def __init__(self, directory: Path | str | None = None):
+        self.path = Path(directory if directory is not None else home()) / "attnlab.db"
+        self.problem = ""
+        self._lock = threading.RLock()
+        self._db = self._open()
+        self._close_abandoned_runs()
+
+    # What the lab writes
+
+    def create_run(self, run: Run) -> None:
+        """Stores a new run; measurements that it holds already (an import) become its events."""
+        row = {
+            "id": run.id,
+            "created": run.created,
+            "state": run.state,
+            "reason": run.reason,
+            "seconds": run.seconds,
+            "phase": run.phase,
+            "recorded": run.recorded,
+            "sweep": dump(run.sweep.to_json()),
+            "question": question(run.sweep),
+            "device": dump(run.device.to_json()) if run.device else None,
+            "device_key": run.device.key if run.device else None,
+            "owner": dump(this_process()),
+        }
+        marks = ", ".join(f":{name}" for name in row)
+        self._write(f"INSERT INTO runs ({', '.join(row)}) VALUES ({marks})", row)
+        for m in run.measurements:
+            self.event(run.id, "measurement", measurement_json(m))
+
+    def start(self, run_id: str, device: Device) -> None:
+        self._write(
+            "UPDATE runs SET state = 'running', device = ?, device_key = ? WHERE id = ?",
+            (dump(device.to_json()), device.key, run_id),
+        )
+
+    def event(self, run_id: str, kind: str, data: dict[str, Any]) -> None:
+        """Raises ValueError when `data` is not JSON (NaN and infinity are not)."""
+        values = (run_id, time.time(), kind, dump(data))
+        self._write("INSERT INTO events (run_id, at, kind, data) VALUES (?, ?, ?, ?)", values)
+
+    def finish(self, run_id: str, state: str, reason: str, seconds: float, phase: str = "") -> None:
+        self._write(
+            "UPDATE runs SET state = ?, reason = ?, seconds = ?, phase = ? WHERE id = ?",
+            (state, reason, seconds, phase, run_id),
+        )
+
+    def delete(self, run_id: str) -> None:
+        self._write("DELETE FROM events WHERE run_id = ?", (run_id,))
+        self._write("DELETE FROM runs WHERE id = ?", (run_id,))
+
+    def remember_device(self, worker_command: Iterable[str], device: Device, paths: Iterable[PathStatus]) -> None:
+        values = (dump(list(worker_command)), dump(device.to_json()), dump([asdict(status) for status in paths]))
+        self._write("INSERT OR REPLACE INTO devices (worker, device, paths) VALUES (?, ?, ?)", values)
+
+    # What pages read
+
+    def last_device(self, worker_command: Iterable[str]) -> tuple[Device, tuple[PathStatus, ...]] | None:
+        """What the same worker command said of itself when it last started."""
+        rows = self._read("SELECT device, paths FROM devices WHERE worker = ?", (dump(list(worker_command)),))
+        if not rows:
+            return None
+        try:
+            paths = tuple(PathStatus(**status) for status in json.loads(rows[0]["paths"]))
+            return Device.from_json(json.loads(rows[0]["device"])), paths
+        except (TypeError, ValueError):
+            return None  # written by a version with other fields; the worker will say it again
+
+    def load(self, run_id: str) -> Run | None:
+        """The run with its measurements; None when it is not here or cannot be read."""
+        rows = self._read("SELECT * FROM runs WHERE id = ?", (run_id,))
+        run = row_run(rows[0]) if rows else None
+        if run is None:
+            return None
+        newest = {}
+        query = "SELECT data FROM events WHERE run_id = ? AND kind = 'measurement' ORDER BY id"
+        for row in self._read(query, (run_id,)):
+            try:
+                m = Measurement.from_json(json.loads(row["data"]))
+            except (TypeError, ValueError):
+                continue  # one unreadable point must not hide the others
+            newest[m.path, m.seq] = m
+        return replace(run, measurements=in_order(run.sweep, newest.values()))
+
+    def events(self, run_id: str) -> list[tuple[float, str, dict[str, Any]]]:
+        """(Unix time, kind, data), oldest first."""
+        rows = self._read("SELECT at, kind, data FROM events WHERE run_id = ? ORDER BY id", (run_id,))
+        return [(row["at"], row["kind"], json.loads(row["data"])) for row in rows]
+
+    def recent(self, limit: int = 50) -> list[Run]:
+        """The newest runs, newest first, without their measurements."""
+        rows = self._read("SELECT * FROM runs ORDER BY created DESC, rowid DESC LIMIT ?", (limit,))
+        return [run for row in rows if (run := row_run(row)) is not None]
+
+    def find_answer(self, sweep: Sweep, device_key: str) -> Run | None:
+        """The newest finished run that measured all that `sweep` asks on an equal device, cut down to what is asked."""
+        rows = self._read(
+            "SELECT id, sweep FROM runs WHERE question = ? AND device_key = ? AND state = 'done' AND NOT recorded"
+            " ORDER BY created DESC, rowid DESC",
+            (question(sweep), device_key),
+        )
+        for row in rows:
+            stored = json.loads(row["sweep"])
+            if not set(sweep.seqs) <= set(stored["seqs"]) or not set(sweep.paths) <= set(stored["paths"]):
+                continue
+            run = self.load(row["id"])
+            if run is None:
+                continue
+            asked = [m for m in run.measurements if m.path in sweep.paths and m.seq in sweep.seqs]
+            complete = len(asked) == len(sweep.paths) * len(sweep.seqs)
+            if complete and (run.sweep.refine or not sweep.refine) and all(answers(m, run.sweep, sweep) for m in asked):
+                return replace(run, sweep=sweep, measurements=in_order(sweep, asked))
+        return None
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    # The file
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return connect(self.path)
+        except sqlite3.OperationalError as error:  # no access, read-only, locked, disk full: the file may be sound
+            return self._in_memory(f"{self.path} cannot be used ({error})")
+        except sqlite3.DatabaseError as error:
+            return self._set_aside(error)
+        except (OSError, NewerSchema) as error:
+            return self._in_memory(f"{self.path} cannot be used ({error})")
+
+    def _set_aside(self, error: Exception) -> sqlite3.Connection:
+        """A damaged file is kept under another name, never written to, and a new one begun."""
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+        try:
+            for suffix in ("", "-wal", "-shm"):
+                part = Path(f"{self.path}{suffix}")
+                if part.exists():
+                    part.rename(f"{aside}{suffix}")
+            db = connect(self.path)
+        except (OSError, sqlite3.Error, NewerSchema):
+            return self._in_memory(f"{self.path} is damaged ({error})")
+        self.problem = f"{self.path} was damaged ({error}); it is kept as {aside.name}, and the history begins anew"
+        return db
+
+    def _in_memory(self, why: str) -> sqlite3.Connection:
+        self.problem = f"{why}; runs are kept in memory and are lost when the program ends"
+        return connect(":memory:")
+
+    def _write(self, statement: str, values: Any) -> None:
+        with self._lock:
+            try:
+                self._db.execute(statement, values)
+            except sqlite3.IntegrityError:
+                raise  # a mistake of the caller, such as a run id used twice
+            except sqlite3.DatabaseError as error:
+                self._leave_the_file(error)
+                self._db.execute(statement, values)
+
+    def _leave_the_file(self, error: Exception) -> None:
+        """The disk is full, the file was damaged or taken away: go on in memory with what can still be read."""
+        old, self._db = self._db, self._in_memory(f"{self.path} cannot be written any more ({error})")
+        try:
+            copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+            old.backup(copy)
+            copy.row_factory = sqlite3.Row
+            copy.execute("SELECT count(*) FROM runs, events, devices LIMIT 1").fetchall()
+            self._db = copy
+        except sqlite3.Error as unreadable:
+            self.problem += f" (earlier runs cannot be read: {unreadable})"
+        finally:
+            old.close()
+
+    def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:
+        with self._lock:
+            try:
+                return self._db.execute(query, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                self._leave_the_file(error)
+                return self._db.execute(query, values).fetchall()
+
+    def _close_abandoned_runs(self) -> None:
+        query = (
+            "SELECT id, owner, coalesce((SELECT max(at) FROM events WHERE run_id = runs.id),"
+            " (julianday(created) - 2440587.5) * 86400.0) AS last_at FROM runs WHERE state IN ('queued', 'running')"
+        )
+        for row in self._read(query):
+            owner = json.loads(row["owner"])
+            if owner["host"] == socket.gethostname():
+                abandoned = not is_alive(owner)
+            else:
+                abandoned = time.time() - row["last_at"] > ABANDONED_S
+            if abandoned:
+                reason = f"the program that measured it has ended (process {owner['pid']} on {owner['host']})"
+                self._write(
+                    "UPDATE runs SET state = 'cancelled', reason = ? WHERE id = ? AND state IN ('queued', 'running')",
+                    (reason, row["id"]),
+                )
+
+
+class NewerSchema(Exception):
+    """The file was written by a newer AttnLab."""
+
+
+def connect(path: Path | str) -> sqlite3.Connection:
+    """An open database with the schema in place. Raises sqlite3.Error and NewerSchema.
+
+    Autocommit: each statement is committed when it returns. In WAL mode with synchronous = NORMAL a commit survives the
+    death of the process; the loss of power may cost the last few.
+    """
+    db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None)
+    try:
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise NewerSchema(f"schema {version} was written by a newer AttnLab; this one knows {SCHEMA_VERSION}")
+        if version == 0:
+            create_schema(db)
+        db.execute("SELECT * FROM runs, events, devices LIMIT 1").fetchall()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def create_schema(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if db.execute("PRAGMA user_version").fetchone()[0] == 0:  # no other process was first
+            for statement in SCHEMA.split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def dump(data: Any) -> str:
+    return json.dumps(data, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def measurement_json(m: Measurement) -> dict[str, Any]:
+    """With the raw samples, which files for people leave out."""
+    return {**m.to_json(), "samples_ms": list(m.samples_ms)}
+
+
+def question(sweep: Sweep) -> str:
+    """What must be equal for one run to answer another: the problem, whatever its sequence lengths."""
+    return dump({k: v for k, v in sweep.problem.to_json().items() if k not in ("seq_q", "seq_kv")})
+
+
+def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
+    """Whether a stored point would come out the same: a point that was not tried then may be tried now."""
+    if m.status in ("fault", "timeout"):
+        return False
+    if m.status == "skipped":
+        return asked.budget_s <= measured.budget_s
+    if m.status == "oom" and m.predicted_bytes is not None:
+        return measured.try_oom or not asked.try_oom
+    return True
+
+
+def in_order(sweep: Sweep, measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """In the order of the sweep's paths, then seq."""
+    place = {path: i for i, path in enumerate(sweep.paths)}
+    return tuple(sorted(measurements, key=lambda m: (place.get(m.path, len(place)), m.path, m.seq)))
+
+
+def row_run(row: sqlite3.Row) -> Run | None:
+    """The run of a row, without measurements; None when it was written with paths or fields that are not known here."""
+    try:
+        return Run(
+            id=row["id"],
+            sweep=Sweep.from_json(json.loads(row["sweep"])),
+            state=row["state"],
+            created=row["created"],
+            seconds=row["seconds"],
+            phase=row["phase"],
+            reason=row["reason"],
+            device=Device.from_json(json.loads(row["device"])) if row["device"] else None,
+            recorded=bool(row["recorded"]),
+        )
+    except (TypeError, ValueError):
+        return None
+
+
+def this_process() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "started": process_start(os.getpid())}
+
+
+def is_alive(owner: dict[str, Any]) -> bool:
+    """Whether that process of this host still runs; another one that was given its number later does not count."""
+    try:
+        os.kill(owner["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return process_start(owner["pid"]) == owner["started"]  # somebody else's process
+    return process_start(owner["pid"]) == owner["started"]
+
+
+def process_start(pid: int) -> str:
+    """When a process started, as the kernel counts, with the boot it counts from; "" where /proc is missing."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    fields = stat.rpartition(")")[2].split()  # after the name in parentheses, which may hold spaces
+    return f"{boot}:{fields[19]}"  # field 22 of proc(5) stat, starttime

@@ -1,0 +1,178 @@
+"""A worker without torch that speaks the protocol, for tests of the lab: `python tests/fake_worker.py`.
+
+It computes nothing: times follow from FLOPs at a made-up rate. FAKE_WORKER, a JSON object in the environment, says how
+it misbehaves; "at" values are [path, seq], and what happens there happens at every visit.
+
+    kind         "cuda" (as one H200) or "cpu"                      free_bytes   what hello and done say
+    delay_s      so long takes each path                            start_s      so long takes the start
+    oom_at, unsupported_at, suspect_fast_at                         the point has that status; the last reports 1e-6 ms
+    die_at, exit_at, hang_at, fault_at                              SIGKILL, exit 7, silence, fault + fatal
+    compile_at, compile_s; forget_at                                compiling for so long; no measurement
+    die_after                                                       SIGKILL after the point's measurement
+    die_idle, die_at_start, fatal_at_start, garbage, half_line      true
+    ignore_cancel, escape (a child that holds the output open), stray (measurements nobody asked for), waiting_s
+    ms           {"path": {"seq": ms}}                              instead of the made-up rate
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from attnlab import cost, protocol
+from attnlab.device import Device, PathStatus
+from attnlab.measurement import Measurement
+from attnlab.paths import PATHS
+from attnlab.problem import AttentionProblem
+
+MODE = json.loads(os.environ.get("FAKE_WORKER", "{}"))
+TFLOPS = {"standard": 60.0}
+OTHER_TFLOPS = 400.0
+FREE_BYTES = MODE.get("free_bytes", 140 << 30)
+
+commands: queue.Queue[dict[str, Any]] = queue.Queue()
+cancel = threading.Event()
+
+
+def say(event: str, **fields: Any) -> None:
+    protocol.send(sys.stdout, {"event": event, **fields})
+
+
+def listen() -> None:
+    for line in sys.stdin:
+        command = protocol.parse(line)
+        if command and command["do"] == "cancel":
+            cancel.set()
+        elif command:
+            commands.put(command)
+    os._exit(0)
+
+
+def device() -> Device:
+    cuda = MODE.get("kind", "cuda") == "cuda"
+    return Device(
+        kind="cuda" if cuda else "cpu",
+        name="NVIDIA H200" if cuda else "Fake CPU",
+        uuid=MODE.get("uuid", "fake-0"),
+        total_bytes=141 << 30,
+        free_bytes=FREE_BYTES,
+        torch="fake",
+    )
+
+
+def here(mode: str, path: str, seq: int) -> bool:
+    return MODE.get(mode) == [path, seq]
+
+
+def nap(seconds: float) -> None:
+    """Ends early when cancelled."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and (MODE.get("ignore_cancel") or not cancel.is_set()):
+        time.sleep(min(0.01, seconds))
+
+
+def measured(problem: AttentionProblem, path: str, command: dict[str, Any]) -> Measurement:
+    ms = cost.flops(problem) / TFLOPS.get(path, OTHER_TFLOPS) / 1e9 + 0.01
+    ms = MODE.get("ms", {}).get(path, {}).get(str(problem.seq_kv), ms)
+    if here("suspect_fast_at", path, problem.seq_kv):
+        ms = 1e-6
+    samples = command["min_samples"]
+    return Measurement(
+        problem=problem, path=path, status="ok", provider="fake", phase=command["phase"], device_ms=ms,
+        device_ms_low=ms * 0.95, device_ms_high=ms * 1.05, samples=samples, samples_ms=(ms,) * samples, wall_ms=ms,
+        first_call_s=ms / 1e3, peak_bytes=cost.predicted_peak_bytes(problem, path), flops=cost.flops(problem),
+        min_bytes=cost.min_bytes(problem), clock="made up", memory_source="made up",
+    )  # fmt: skip
+
+
+def measure(command: dict[str, Any]) -> None:
+    step, problem = command["id"], AttentionProblem.from_json(command["problem"])
+    seq = problem.seq_kv
+
+    def report(m: Measurement) -> None:
+        say("measurement", id=step, measurement={**m.to_json(), "samples_ms": list(m.samples_ms)})
+
+    if MODE.get("waiting_s"):
+        say("waiting", id=step, text="another program measures on this device")
+        nap(MODE["waiting_s"])
+    for path in command["paths"]:
+        if cancel.is_set() and not MODE.get("ignore_cancel"):
+            break
+        say("started", id=step, path=path)
+        if MODE.get("garbage"):
+            print("Warning: a library prints to stdout", "[1, 2", '{"event": "nobody knows this"}', "NaN", sep="\n")
+            print('{"event": "measurement", "id": %d, "measurement": {"device_ms": NaN}}' % step, flush=True)  # noqa: UP031
+        if here("compile_at", path, seq):
+            say("compiling", id=step, path=path, text=f"compiling {path}")
+            nap(MODE["compile_s"])
+        if here("die_at", path, seq):
+            print("some unrelated warning", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if here("exit_at", path, seq):
+            print("RuntimeError: the last words", file=sys.stderr, flush=True)
+            os._exit(7)
+        if here("hang_at", path, seq):
+            time.sleep(3600)
+        nap(MODE.get("delay_s", 0.0))
+        if cancel.is_set() and not MODE.get("ignore_cancel"):
+            break
+        m = measured(problem, path, command)
+        if here("forget_at", path, seq):
+            continue
+        if here("fault_at", path, seq):
+            reason = "CUDA fault: device-side assert triggered"
+            report(Measurement(problem=problem, path=path, status="fault", reason=reason, phase=command["phase"]))
+            say("fatal", reason=reason)
+            sys.exit(3)
+        for status in ("oom", "unsupported"):
+            if here(f"{status}_at", path, seq):
+                m = Measurement(problem=problem, path=path, status=status, reason=f"fake {status}")
+        report(m)
+        if MODE.get("stray"):
+            report(m)  # twice
+            report(replace(m, path="sdpa-math"))
+            report(replace(m, problem=replace(problem, heads=problem.heads * 2, kv_heads=0)))
+        if here("die_after", path, seq):
+            os.kill(os.getpid(), signal.SIGKILL)
+    say("done", id=step, cancelled=cancel.is_set(), free_bytes=FREE_BYTES)
+    if MODE.get("die_idle"):
+        os._exit(9)
+
+
+def main() -> None:
+    threading.Thread(target=listen, daemon=True).start()
+    time.sleep(MODE.get("start_s", 0.0))
+    if MODE.get("die_at_start"):
+        print("ModuleNotFoundError: No module named 'torch'", file=sys.stderr, flush=True)
+        os._exit(1)
+    if MODE.get("fatal_at_start"):
+        say("fatal", reason="PyTorch is not installed; run make run")
+        os._exit(3)
+    if MODE.get("escape"):
+        subprocess.Popen(["sleep", "60"], stdout=sys.stdout)
+    paths = [PathStatus(name=name, state="untested", provider="fake") for name in PATHS]
+    say("hello", pid=os.getpid(), device=device().to_json(), paths=[vars(status) for status in paths])
+    say("path", status=vars(replace(paths[0], state="ready")))
+    while True:
+        command = commands.get()
+        if MODE.get("half_line"):
+            sys.stdout.write('{"event": "measure')
+            sys.stdout.flush()
+            os._exit(5)
+        measure(command)
+        cancel.clear()
+
+
+if __name__ == "__main__":
+    main()
