@@ -148,8 +148,7 @@ def _troubles(run: Run) -> list[str]:
     """What went otherwise, once for each path and kind of trouble, at the shortest sequence where it did."""
     said: dict[tuple[str, str], str] = {}
     for m in sorted((m for m in run.measurements if not m.ok), key=lambda m: m.seq):
-        kind = "foreseen" if _foreseen(m) else m.status
-        said.setdefault((m.path, kind), _trouble(run, m))
+        said.setdefault((m.path, m.status), _trouble(run, m))
     return list(said.values())
 
 
@@ -194,7 +193,9 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 def ms(value: float | None) -> str:
     """Milliseconds to three significant digits: "0.0131 ms", "2.69 ms", "1,234 ms"; "–" when not known."""
-    return "–" if value is None else f"{_three_digits(value)} ms"
+    if value is None:
+        return "–"
+    return f"{value:,.0f} ms" if value >= 99.95 else f"{value:#.3g} ms"
 
 
 def size(value: int | None) -> str:
@@ -205,7 +206,8 @@ def size(value: int | None) -> str:
         return f"{value} B"
     units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = next(n for n in range(1, 7) if n == 6 or value / 1024**n < 1023.5)
-    return f"{_three_digits(value / 1024**power)} {units[power - 1]}"
+    scaled = value / 1024**power
+    return f"{scaled:,.0f} {units[power - 1]}" if scaled >= 99.95 else f"{scaled:.3g} {units[power - 1]}"
 
 
 def times(value: float | None) -> str:
@@ -220,7 +222,3 @@ def times(value: float | None) -> str:
 def sequence(value: int) -> str:
     """A sequence length with thousands separators: "16,384"."""
     return f"{value:,}"
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 99.95 else f"{float(f'{value:.3g}'):g}"

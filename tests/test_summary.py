@@ -89,7 +89,7 @@ def test_each_kind_of_trouble_once_at_its_shortest_sequence():
     run = run_of(
         *PAIR,
         point("standard", 16_384, status="oom"),
-        point("standard", 32_768, status="oom"),
+        point("standard", 32_768, status="oom", predicted_bytes=256 << 30),
         point("flash", 32_768, status="skipped"),
     )
     assert summary.sentence(run).endswith("standard runs out of memory at 16,384; flash was skipped at 32,768.")
@@ -180,6 +180,7 @@ def test_missing_memory_leaves_the_speed():
         (None, "–"),
         (0.0131, "0.0131 ms"),
         (2.687, "2.69 ms"),
+        (1.9, "1.90 ms"),
         (11.9, "11.9 ms"),
         (99.97, "100 ms"),
         (1234.5, "1,234 ms"),

@@ -1,0 +1,328 @@
+"""The command line: the page's engine without a page.
+
+    python -m attnlab compare                      two paths back to back, five rounds, wall clock
+    python -m attnlab sweep --seqs 128,256,512     a sweep as a live table, then the sentence of the page
+    python -m attnlab record --out FILE            the same, written as the file that the page replays
+
+Exit codes: 0 when it ran (a point out of memory is a result), 1 when it could not, 2 for bad arguments with one line
+that names the legal values, 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from attnlab import hardware, protocol, summary, table
+from attnlab.export import run_to_text
+from attnlab.lab import Lab, default_worker_command
+from attnlab.paths import PATHS
+from attnlab.problem import DTYPE_BYTES, FORWARD, FORWARD_BACKWARD, LIMITS, AttentionProblem, ProblemError
+from attnlab.process import WorkerProcess
+from attnlab.run import Run
+from attnlab.store import Store
+from attnlab.sweep import DEFAULT_BUDGET_S, Sweep, default_sweep
+
+PROGRAM = "python -m attnlab"
+DEFAULT_PATHS = ("standard", "flash")
+MAX_STEPS = 100_000
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code. Bad arguments leave by SystemExit(2), as argparse does."""
+    sys.stdout.reconfigure(errors="replace")  # a terminal without "×" shows "?" rather than a traceback
+    arguments = _parse(sys.argv[1:] if argv is None else argv)
+    try:
+        return arguments.run(arguments)
+    except ProblemError as error:
+        arguments.parser.error(str(error))
+    except KeyboardInterrupt:
+        print(f"{arguments.parser.prog}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read this has seen enough, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+# Arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but an error is one line without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(prog=PROGRAM, description="Standard attention and FlashAttention, measured.", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,record}")
+    for name, run, add, text in (
+        ("compare", _compare, _add_compare, "two paths back to back, round by round, wall clock"),
+        ("sweep", _sweep, _add_sweep, "latency and memory against sequence length, as a live table"),
+        ("record", _record, _add_record, "a sweep, written as a file that the page replays"),
+    ):
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command.set_defaults(run=run, parser=command)
+        add(command)
+    arguments, unknown = parser.parse_known_args(argv)
+    if arguments.command is None:
+        parser.error("no command given; legal: compare, sweep, record")
+    if unknown:
+        legal = [option for action in arguments.parser._actions for option in action.option_strings]
+        arguments.parser.error(f"{unknown[0]} is not an option; legal: {', '.join(legal)}")
+    return arguments
+
+
+def _add_shape(parser: argparse.ArgumentParser, dtype_default: str) -> None:
+    parser.add_argument("--batch", type=_whole_number(LIMITS["batch"]), metavar="N")
+    parser.add_argument("--heads", type=_whole_number(LIMITS["heads"]), metavar="N")
+    parser.add_argument("--dim", type=_whole_number(LIMITS["head_dim"]), metavar="N", help="head dimension")
+    parser.add_argument("--dtype", type=_one_of(DTYPE_BYTES), metavar="DTYPE",
+                        help=f"{', '.join(DTYPE_BYTES)}; default: {dtype_default}")  # fmt: skip
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    _add_shape(parser, "bfloat16 on a GPU, float32 on a CPU")
+    parser.add_argument("--seq", type=_whole_number(LIMITS["seq_q"]), metavar="N")
+    parser.add_argument("--steps", type=_whole_number(MAX_STEPS, least=2), metavar="N",
+                        help="rounds; the first is not printed")  # fmt: skip
+    flash = [name for name in PATHS if name != "standard"]
+    parser.add_argument("--flash", type=_one_of(flash), metavar="PATH", help=f"{', '.join(flash)}; default: flash")
+    parser.set_defaults(batch=4, seq=512, heads=32, dim=128, steps=5, flash="flash")
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    _add_shape(parser, "what fits the device")
+    parser.add_argument("--seqs", type=_whole_numbers(LIMITS["seq_q"]), metavar="N,N,…", help="sequence lengths")
+    parser.add_argument("--paths", type=_names, metavar="PATH,…", default=DEFAULT_PATHS, help=", ".join(PATHS))
+    parser.add_argument(
+        "--kv-heads", type=_whole_number(LIMITS["heads"], least=0), metavar="N", help="must divide heads"
+    )
+    parser.add_argument("--causal", action="store_true", help="mask what lies ahead, aligned bottom-right")
+    parser.add_argument("--backward", action="store_true", help="forward and backward")
+    parser.add_argument("--budget", type=_seconds, metavar="SECONDS", default=DEFAULT_BUDGET_S,
+                        help=f"what the run may take; default: {DEFAULT_BUDGET_S:g}")  # fmt: skip
+    parser.add_argument("--try-oom", action="store_true", help="try what is predicted to run out of device memory")
+    parser.add_argument("--no-refine", action="store_true", help="the quick pass only")
+    parser.add_argument("--json", type=_writable, metavar="FILE", help="write the run there")
+
+
+def _add_record(parser: argparse.ArgumentParser) -> None:
+    _add_sweep(parser)
+    parser.add_argument("--out", type=_writable, metavar="FILE", required=True, help="the file to write")
+
+
+def _whole_number(most: int, least: int = 1) -> Any:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}; legal: whole numbers from {least} to {most:,}")
+        return value
+
+    return read
+
+
+def _whole_numbers(most: int) -> Any:
+    one = _whole_number(most)
+
+    def read(text: str) -> tuple[int, ...]:
+        try:
+            return tuple(one(part) for part in text.split(","))
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{error}, with commas between them, such as 128,256,512") from None
+
+    return read
+
+
+def _one_of(legal: Any) -> Any:
+    def read(text: str) -> str:
+        if text not in legal:
+            raise argparse.ArgumentTypeError(f"{text!r}; legal: {', '.join(legal)}")
+        return text
+
+    return read
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(_one_of(PATHS)(part.strip()) for part in text.split(","))
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r}; legal: seconds, more than 0, at most 86,400")
+    return value
+
+
+def _writable(text: str) -> Path:
+    """Refused before anything is measured, not after."""
+    path = Path(text).expanduser()
+    target = path if path.exists() else path.parent
+    if path.is_dir() or not target.exists() or not os.access(target, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written; legal: a file in a folder that exists")
+    return path
+
+
+# A sweep and its command line
+
+
+def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
+    """What the arguments ask for; what they leave open is what fits the device ("cuda", "cpu"). Raises ProblemError."""
+    usual = default_sweep(device_kind)
+    seqs = arguments.seqs or usual.seqs
+    heads = arguments.heads or usual.problem.heads
+    problem = AttentionProblem(
+        batch=arguments.batch or usual.problem.batch,
+        seq_q=max(seqs),
+        heads=heads,
+        head_dim=arguments.dim or usual.problem.head_dim,
+        kv_heads=heads if arguments.kv_heads is None else arguments.kv_heads,
+        dtype=arguments.dtype or usual.problem.dtype,
+        causal=arguments.causal,
+        direction=FORWARD_BACKWARD if arguments.backward else FORWARD,
+    )
+    return Sweep(
+        problem=problem,
+        seqs=seqs,
+        paths=arguments.paths,
+        budget_s=arguments.budget,
+        try_oom=arguments.try_oom,
+        refine=not arguments.no_refine,
+    )
+
+
+def command_line(sweep: Sweep) -> str:
+    """The line that measures the same again, on any device; its words need no quoting."""
+    problem = sweep.problem
+    words = [PROGRAM, "sweep", "--batch", problem.batch, "--heads", problem.heads, "--dim", problem.head_dim]
+    words += ["--seqs", ",".join(map(str, sweep.seqs)), "--dtype", problem.dtype]
+    if problem.kv_heads != problem.heads:
+        words += ["--kv-heads", problem.kv_heads]
+    if sweep.paths != DEFAULT_PATHS:
+        words += ["--paths", ",".join(sweep.paths)]
+    if sweep.budget_s != DEFAULT_BUDGET_S:
+        words += ["--budget", int(sweep.budget_s) if sweep.budget_s == int(sweep.budget_s) else sweep.budget_s]
+    flags = {"--causal": problem.causal, "--backward": problem.backward}
+    flags |= {"--try-oom": sweep.try_oom, "--no-refine": not sweep.refine}
+    return " ".join(map(str, [*words, *(flag for flag, given in flags.items() if given)]))
+
+
+def parse_command_line(line: str) -> Sweep:
+    """The sweep of a line that command_line wrote. Raises SystemExit as argparse does, ProblemError."""
+    return sweep_of(_parse(line.removeprefix(PROGRAM).split()), "cpu")
+
+
+# Commands
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    run = _measure(arguments)
+    if arguments.json:
+        arguments.json.write_text(run_to_text(run), encoding="utf-8")
+        print(f"written: {arguments.json}")
+    if run.state == "failed":
+        print(f"{arguments.parser.prog}: {run.reason}", file=sys.stderr)
+    return 0 if run.state == "done" else 1
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    run = _measure(arguments)
+    if run.state != "done":
+        print(f"{arguments.parser.prog}: nothing is recorded: the run is {run.state} ({run.reason})", file=sys.stderr)
+        return 1
+    for path in filter(None, (arguments.out, arguments.json)):
+        path.write_text(run_to_text(run), encoding="utf-8")
+        print(f"written: {path}")
+    return 0
+
+
+def _measure(arguments: argparse.Namespace) -> Run:
+    """Runs the sweep, showing it as it goes; returns it when it has ended. Raises ProblemError before it starts."""
+    sweep_of(arguments, "cuda" if hardware.gpu_visible() else "cpu")
+    lab = Lab(Store())
+    try:
+        sweep = sweep_of(arguments, _device_kind(lab))
+        run = _follow(lab, lab.submit(sweep, fresh=True))
+    finally:
+        lab.close()
+    print("\n".join(["", *table.rows(run), "", *table.footnotes(run), "", summary.sentence(run)]))
+    return run
+
+
+def _device_kind(lab: Lab) -> str:
+    """Waits until the worker has said what it measures on; "cpu" when it cannot start, which the run will then say."""
+    snapshot = lab.snapshot()
+    while snapshot.worker.state in ("starting", "restarting"):
+        lab.changed(snapshot.version, timeout=1.0)
+        snapshot = lab.snapshot()
+    device = snapshot.worker.device
+    return device.kind if device is not None and snapshot.worker.state in ("ready", "busy") else "cpu"
+
+
+def _follow(lab: Lab, run_id: str) -> Run:
+    """Shows the run until it has ended: a table that fills in place on a terminal, else a line for each point."""
+    show = table.Screen() if sys.stdout.isatty() else table.Log()
+    while True:
+        snapshot = lab.snapshot(run_id)
+        show.update(snapshot.run)
+        if not snapshot.run.active:
+            show.close(snapshot.run)
+            return snapshot.run
+        lab.changed(snapshot.version, timeout=1.0)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    shape = dict(batch=arguments.batch, seq_q=arguments.seq, heads=arguments.heads, head_dim=arguments.dim)
+    AttentionProblem(**shape)  # what cannot be is refused before a worker starts
+    messages: queue.Queue[tuple[str, WorkerProcess, bytes | None]] = queue.Queue()
+    worker = WorkerProcess(default_worker_command(), messages)
+    refusal = None
+    try:
+        for message in _messages(messages):
+            if message["event"] == "hello":
+                dtype = arguments.dtype or default_sweep(message["device"]["kind"]).problem.dtype
+                problem = AttentionProblem(**shape, dtype=dtype).to_json()
+                worker.send({"do": "compare", "id": 1, "problem": problem, "flash": arguments.flash,
+                             "steps": arguments.steps})  # fmt: skip
+            elif message["event"] == "waiting":
+                print(f"{arguments.parser.prog}: waiting: {message['text']}", file=sys.stderr)
+            elif message["event"] == "round" and "reason" not in message:
+                _print_round(message)
+            elif message["event"] in ("round", "fatal"):
+                refusal = message["reason"]
+            elif message["event"] == "done" and refusal is None:
+                return 0
+            if refusal is not None:
+                break
+    finally:
+        how = worker.end(grace_s=1.0)
+    print(f"{arguments.parser.prog}: {refusal or f'the worker ended before it was done ({how})'}", file=sys.stderr)
+    return 1
+
+
+def _messages(inbox: queue.Queue[tuple[str, WorkerProcess, bytes | None]]) -> Iterator[dict[str, Any]]:
+    """What the worker says, until its output ends."""
+    while (line := inbox.get()[2]) is not None:
+        message = protocol.parse(line.decode("utf-8", "replace"))
+        if message is not None and "event" in message:
+            yield message
+
+
+def _print_round(message: dict[str, Any]) -> None:
+    if message["step"] == 0:
+        return  # cold: what loads, compiles and warms up is in it
+    print(f"Step {message['step']}")
+    print(f"Normal Attention : {message['standard_ms']:.2f} ms")
+    print(f"FlashAttention   : {message['flash_ms']:.2f} ms", flush=True)

@@ -1,0 +1,143 @@
+"""A run as lines of text, for terminals and logs: the same figures and words as on the page."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+from attnlab import summary
+from attnlab.measurement import Measurement
+from attnlab.run import Run
+
+REFRESH_S = 0.2
+STATUS_WORDS = {
+    "oom": "out of memory",
+    "unsupported": "unsupported",
+    "skipped": "skipped",
+    "timeout": "time limit",
+    "fault": "fault",
+    "suspect": "suspect",
+}
+
+
+def title(run: Run) -> str:
+    """What is measured, and on what."""
+    problem, device = run.sweep.problem, run.device
+    where = [device.name, f"torch {device.torch}"] if device else []
+    heads = f"heads {problem.heads}" + (f" ({problem.kv_heads} KV)" if problem.kv_heads != problem.heads else "")
+    mask = "causal" if problem.causal else "not causal"
+    shape = [f"batch {problem.batch}", heads, f"head dim {problem.head_dim}", problem.dtype, mask, problem.direction]
+    return " · ".join(where + shape)
+
+
+def rows(run: Run) -> list[str]:
+    """The whole sweep, a line for each sequence length; what is still to come is "…"."""
+    paths, other = run.sweep.paths, summary.challenger(run)
+    compared = other is not None and summary.BASELINE in paths
+    cells = [["sequence", *paths, *(["speed-up"] if compared else []), *(f"{path} adds" for path in paths)]]
+    for seq in run.sweep.seqs:
+        points = [run.get(path, seq) for path in paths]
+        speedup = [summary.times(summary.headline(run, seq).speedup)] if compared else []
+        memory = [summary.size(m.peak_bytes) if m and m.ok else "" for m in points]
+        cells.append([summary.sequence(seq), *map(time_cell, points), *speedup, *memory])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    if any(m.launch_bound for m in run.measurements):
+        lines.append(f"* {summary.TOO_SHORT}")
+    return lines
+
+
+def time_cell(m: Measurement | None) -> str:
+    """One point's time with the half width of its interval: "11.9 ms ±2 %", or its status in words."""
+    if m is None:
+        return "…"
+    if not m.ok:
+        tried = m.predicted_bytes is None and m.predicted_ms is None
+        return STATUS_WORDS[m.status] + ("" if tried or m.status == "skipped" else " (predicted)")
+    return summary.ms(m.device_ms) + spread(m) + ("*" if m.launch_bound else "")
+
+
+def spread(m: Measurement) -> str:
+    if not m.device_ms or m.device_ms_low is None or m.device_ms_high is None:
+        return ""
+    return f" ±{50 * (m.device_ms_high - m.device_ms_low) / m.device_ms:.0f} %"
+
+
+def point_line(m: Measurement) -> str:
+    """One point as it arrives: "standard   512   0.261 ms ±2 %   160 MiB   quick"."""
+    words = f"{m.path:<14} {summary.sequence(m.seq):>8}   {time_cell(m)}"
+    if m.ok:
+        return f"{words}   adds {summary.size(m.peak_bytes)}   {m.phase}, {m.samples} samples"
+    return f"{words}   {m.reason}".rstrip()
+
+
+def footnotes(run: Run) -> list[str]:
+    """What ran under each path's name, and how time and memory were obtained."""
+    lines = []
+    for path in run.sweep.paths:
+        providers = dict.fromkeys(m.provider for m in run.measurements if m.path == path and m.ok and m.provider)
+        lines += [f"{path}: {'; '.join(providers)}"] if providers else []
+    good = [m for m in run.measurements if m.ok]
+    for name, field in (("time", "clock"), ("memory", "memory_source")):
+        sources = dict.fromkeys(getattr(m, field) for m in good if getattr(m, field))
+        lines += [f"{name}: {'; '.join(sources)}"] if sources else []
+    return lines
+
+
+def progress(run: Run) -> str:
+    """What happens right now, in one line."""
+    total = len(run.sweep.paths) * len(run.sweep.seqs)
+    done = f"{len(run.measurements)} of {total} points"
+    return " · ".join(filter(None, [done, f"{run.phase} pass" if run.phase else "", run.activity or run.state]))
+
+
+class Log:
+    """Plain lines, each point once for each pass."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[str, int, str]] = set()
+        self.titled = False
+
+    def update(self, run: Run) -> None:
+        if run.device is not None and not self.titled:
+            self.titled = True
+            print(title(run), flush=True)
+        total = len(run.sweep.paths) * len(run.sweep.seqs)
+        for m in run.measurements:
+            if (m.path, m.seq, m.phase) not in self.seen:
+                self.seen.add((m.path, m.seq, m.phase))
+                done = len({key[:2] for key in self.seen})
+                print(f"[{done}/{total}] {point_line(m)}", flush=True)
+
+    def close(self, run: Run) -> None:
+        """What was printed stays."""
+
+
+class Screen:
+    """The whole table, drawn over itself. A window too small for it gets the last line only."""
+
+    def __init__(self) -> None:
+        self.drawn = 0  # lines that stand on the terminal now
+        self.drawn_at = 0.0
+
+    def update(self, run: Run) -> None:
+        now = time.monotonic()
+        if run.active and now - self.drawn_at < REFRESH_S:
+            return
+        size = shutil.get_terminal_size()
+        lines = [title(run), "", *rows(run), "", progress(run)]
+        if len(lines) >= size.lines:
+            lines = lines[-1:]
+        self._clear()
+        print("\n".join(line[: size.columns - 1] for line in lines), flush=True)
+        self.drawn, self.drawn_at = len(lines), now
+
+    def close(self, run: Run) -> None:
+        """Makes room for what stays."""
+        self._clear()
+        print(title(run))
+
+    def _clear(self) -> None:
+        if self.drawn:
+            print(f"\x1b[{self.drawn}F\x1b[J", end="", flush=True)  # to the first line drawn; erase to the end
+            self.drawn = 0
