@@ -15,7 +15,7 @@ Three charts over the sequence length: `latency`, `memory`, `speedup`. What they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container
 from html import escape
 from itertools import groupby
 from math import ceil, floor, log10
@@ -23,8 +23,13 @@ from typing import Any
 
 from attnlab.measurement import Measurement
 from attnlab.run import Run
+from attnlab.summary import BASELINE, challenger, ms, size, times
 
-Figure = dict[str, Any]
+Trace = dict[str, Any]
+Layout = dict[str, Any]
+Figure = dict[str, Any]  # {"data": [Trace, …], "layout": Layout}
+
+NUMBERED = ("ok", "suspect")  # the statuses that come with a number
 
 # One accent a path, (light, dark). Standard is warm, flash a cold blue: the pair that every kind of colour vision tells
 # apart. At least 3:1 against the page; the first ten are also the theme's chartCategoricalColors.
@@ -86,7 +91,7 @@ SYMBOLS = {
     "suspect": "triangle-up-open",
 }
 
-LINE_PX, MARKER_PX, TEXT_PX, TITLE_PX = 4, 11, 16, 22
+LINE_PX, MARKER_PX, TEXT_PX, TITLE_PX, LEGEND_ROW_PX = 4, 11, 17, 24, 27
 
 
 def latency(run: Run) -> Figure:
@@ -94,19 +99,26 @@ def latency(run: Run) -> Figure:
 
     What has no number stands at the upper edge, at its sequence length, in words.
     """
-    clock = "host time" if run.device and run.device.kind == "cpu" else "device time"
-    data, values = [], []
-    edge: list[dict[str, Any]] = []
+    data: list[Trace] = []
+    edge: list[Trace] = []
+    values: list[float] = []
     for row, path in enumerate(run.sweep.paths):
         points = _points(run, path)
         hover = [_hover(run, m, _ms_text(m)) for m in points]
-        data += _curve(run, path, points, lambda m: m.device_ms, _ms_interval, hover)
-        values += [m.device_ms for m in points if m and m.status in ("ok", "suspect") and m.device_ms]
-        without = [(m, text) for m, text in zip(points, hover, strict=True) if m and m.status not in ("ok", "suspect")]
-        edge.append(_marks(path, "edge", without, [0.965 - 0.065 * row] * len(without), axis="y2"))
-    layout = _layout(run, "Latency", f"{clock} of one call, ms")
-    has_edge = any(len(trace["hovertext"]) > 0 and trace["x"] != [None] for trace in edge)
-    layout["yaxis"] |= {"type": "log", "nticks": 5, "tickformat": ",~r", "autorangeoptions": {"include": _decades(values, headroom=has_edge)}}
+        hollow = {m.seq for m in points if m and m.launch_bound}
+        data += _curve(run, path, points, lambda m: m.device_ms, _ms_interval, hover, hollow)
+        values += [m.device_ms for m in points if m and m.status in NUMBERED and m.device_ms]
+        without = [(m, text) for m, text in zip(points, hover, strict=True) if m and m.status not in NUMBERED]
+        edge.append(_marks(run, path, "edge", without, [0.965 - 0.065 * row] * len(without)) | {"yaxis": "y2"})
+    clock = "host" if run.device and run.device.kind == "cpu" else "device"
+    bound = " · ○ launch-bound" if any(m.ok and m.launch_bound for m in run.measurements) else ""
+    layout = _layout(run, "Latency", f"{clock} ms{bound}")
+    if values:
+        marked = any(trace["y"] != [None] for trace in edge)
+        layout["yaxis"]["autorangeoptions"] = {"include": _decades(values, headroom=2.5 if marked else 1.1)}
+    else:
+        layout["yaxis"] |= {"autorange": False, "range": [-2, 2]}
+    layout["yaxis"] |= {"type": "log", "nticks": 5, "tickformat": ",~r"}
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
     return {"data": data + edge, "layout": layout}
 
@@ -114,78 +126,80 @@ def latency(run: Run) -> Figure:
 def memory(run: Run) -> Figure:
     """Bytes one call adds above its inputs, log-log, with what the device holds as a line and out-of-memory marks."""
     capacity = run.device.total_bytes if run.device else 0
-    data, values = [], [capacity] if capacity else []
+    data: list[Trace] = []
+    values: list[float] = []
     for path in run.sweep.paths:
         points = _points(run, path)
         hover = [_hover(run, m, _bytes_text(m)) for m in points]
         data += _curve(run, path, points, lambda m: m.peak_bytes, lambda m: None, hover)
-        values += [m.peak_bytes for m in points if m and m.status in ("ok", "suspect") and m.peak_bytes]
-        full = [(m, text) for m, text in zip(points, hover, strict=True) if m and _out_of_memory(run, m)]
+        values += [m.peak_bytes for m in points if m and m.status in NUMBERED and m.peak_bytes]
+        full = [(m, text) for m, text in zip(points, hover, strict=True) if m and m.status == "oom"]
+        # One that was really tried needed at least what the device holds.
         heights = [m.predicted_bytes or capacity or None for m, _ in full]
         values += [height for height in heights if height]
-        data.append(_marks(path, "oom", full, heights))
-    low, high = _decades(values)
-    ticks = [1 << i for i in range(0, 61, 2 if high / low < 1e6 else 4)]
-    layout = _layout(run, "Peak memory", "added by one call, on top of its inputs")
-    layout["yaxis"] |= {
-        "type": "log",
-        "tickvals": ticks,
-        "ticktext": [bytes_text(tick) for tick in ticks],
-        "autorangeoptions": {"include": [low, high]},
-    }
+        data.append(_marks(run, path, "oom", full, heights, side="top"))
+    # With the capacity known the axis spans five decades from the start, so that the line stays where it is.
+    low, high = _decades([*values, capacity, capacity / 1e5] if capacity else values or [2**20, 2**30], headroom=2)
+    layout = _layout(run, "Peak memory", "added by one call")
+    ticks = [1 << i for i in range(0, 64, 2 if high / low < 1e5 else 4)]
+    layout["yaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [size(tick) for tick in ticks]}
+    if values:
+        layout["yaxis"]["autorangeoptions"] = {"include": [low, high]}
+    else:
+        layout["yaxis"] |= {"autorange": False, "range": [log10(low), log10(high)]}
     if capacity:
-        line = {"color": "var(--attn-quiet)", "width": 2, "dash": "dash"}
-        layout["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": capacity, "y1": capacity, "line": line, "layer": "below"}]
-        layout["annotations"].append(
-            {
-                "xref": "paper",
-                "x": 0,
-                "y": log10(capacity),
-                "xanchor": "left",
-                "yanchor": "bottom",
-                "showarrow": False,
-                "text": f"{run.device.memory_name}: {bytes_text(capacity)}",
-                "font": {"size": TEXT_PX, "color": "var(--attn-quiet)"},
-            }
+        _across(layout, capacity)
+        _say(
+            layout,
+            f"{run.device.memory_name}: {size(capacity)}",
+            {"x": 0, "xanchor": "left", "yref": "y", "y": log10(capacity), "yanchor": "bottom"},
         )
     return {"data": data, "layout": layout}
 
 
 def speedup(run: Run) -> Figure:
-    """Standard ÷ each other path, log x, only where both are `ok`; 1× is a line."""
-    others = [path for path in run.sweep.paths if path != "standard"] if "standard" in run.sweep.paths else []
-    data: list[dict[str, Any]] = []
+    """Standard ÷ each other path, log x, only where both are `ok`; 1× is a line. Hollow: launch-bound."""
+    others = [path for path in run.sweep.paths if path != BASELINE] if BASELINE in run.sweep.paths else []
+    data: list[Trace] = []
+    top = 2.0
     for path in others:
-        pairs = [(run.get("standard", seq), run.get(path, seq)) for seq in run.sweep.seqs]
-        both = [_pair(slow, fast) for slow, fast in pairs]
-        points = [fast if ratio else None for ratio, (_, fast) in zip(both, pairs, strict=True)]
-        ratios = {fast.seq: ratio for ratio, (_, fast) in zip(both, pairs, strict=True) if ratio and fast}
-        bound = {fast.seq for slow, fast in pairs if slow and fast and (slow.launch_bound or fast.launch_bound)}
+        pairs = [(run.get(BASELINE, seq), run.get(path, seq)) for seq in run.sweep.seqs]
+        ratios = {fast.seq: _ratio(slow, fast) for slow, fast in pairs if slow and fast and slow.ok and fast.ok}
+        hollow = {fast.seq for slow, fast in pairs if slow and fast and (slow.launch_bound or fast.launch_bound)}
+        points = [fast if fast and ratios.get(fast.seq) else None for _, fast in pairs]
         hover = [_hover(run, m, _ratio_text(ratios[m.seq])) if m else "" for m in points]
-        traces = _curve(run, path, points, lambda m, r=ratios: r[m.seq][0], lambda m, r=ratios: r[m.seq][1], hover, bound)
-        # Said on stage: every value for a single comparison, the last one where several lines would collide.
-        wanted = set(ratios) - bound if len(others) == 1 else set(sorted(set(ratios) - bound)[-1:])
-        line = traces[1]
+        band, line, marks = _curve(
+            run, path, points, lambda m, r=ratios: r[m.seq][0], lambda m, r=ratios: r[m.seq][1], hover, hollow
+        )
+        # Said on stage: every value of a single comparison, only the last of the main one where several lines cross.
+        plain = [m.seq for m in points if m and m.seq not in hollow]
+        said = plain if len(others) == 1 else plain[-1:] if path == challenger(run) else []
         line |= {
             "mode": "lines+markers+text",
-            "text": [f"<b>{ratio_text(ratios[seq][0])}</b>" if seq in wanted else "" for seq in line["x"]],
-            "textposition": "top center",
+            "text": [f"<b>{times(ratios[seq][0])}</b>" if seq in said else "" for seq in line["x"]],
+            "textposition": _free_side(line["y"]),
             "textfont": {"size": TEXT_PX + 1, "color": _color(path)},
             "cliponaxis": False,
         }
-        data += traces
-    layout = _layout(run, "Speed-up", "standard ÷ the path, times faster")
-    layout["yaxis"] |= {"rangemode": "tozero", "nticks": 6, "ticksuffix": "×", "autorangeoptions": {"include": [0, _headroom(data)]}}
-    layout["shapes"] = [
-        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": {"color": "var(--attn-quiet)", "width": 2, "dash": "dash"}, "layer": "below"}
-    ]
+        data += [band, line, marks]
+        top = max([top, *(1.15 * y for y in line["y"] if y)])
+    layout = _layout(run, "Speed-up", f"{BASELINE} ÷ {others[0] if len(others) == 1 else 'path'}")
+    layout["yaxis"] |= {
+        "nticks": 6,
+        "ticksuffix": "×",
+        "rangemode": "tozero",
+        "autorangeoptions": {"include": [0, top]},
+    }
+    _across(layout, 1)
+    if not any(y for trace in data for y in trace["y"]):
+        layout["yaxis"] |= {"autorange": False, "range": [0, 2.2]}
     if not others:
-        _say(layout, "needs standard and one more path")
+        _say(layout, f"needs {BASELINE} and one more path")
     return {"data": data, "layout": layout}
 
 
 def resolve(figure: Any, theme: str) -> Any:
-    """A copy of the figure with each colour token replaced for `theme` ("light" or "dark"), for files that stand alone."""
+    """A copy of the figure with the colours of `theme` ("light" or "dark"), for files that stand alone."""
     if isinstance(figure, dict):
         return {key: resolve(value, theme) for key, value in figure.items()}
     if isinstance(figure, (list, tuple)):
@@ -194,39 +208,17 @@ def resolve(figure: Any, theme: str) -> Any:
 
 
 def path_label(run: Run, path: str) -> str:
-    """The path's name; `flash` with what it chose, as soon as that is known: "flash (flash-attn-4 4.0.0b36)"."""
-    if path != "flash":
-        return path
-    chosen = [m.provider for m in run.measurements if m.path == path and m.provider]
-    return f"flash ({chosen[-1]})" if chosen else path
+    """The path's name; `flash` with what it chose, once that is known: "flash (flash-attn-4 4.0.0b36)".
+
+    Beside more than one other path the legend has no room for it, and the hover says it alone.
+    """
+    chosen = [m.provider for m in run.measurements if m.path == path == "flash" and m.provider]
+    return f"flash ({chosen[-1].split(' · ')[0]})" if chosen and _legend_columns(run) == 1 else path
 
 
 def seq_text(seq: int) -> str:
-    """128 → "128", 4096 → "4K", 1000 → "1,000"."""
-    return f"{seq // 1024}K" if seq >= 1024 and seq % 1024 == 0 else f"{seq:,}"
-
-
-def bytes_text(size: float) -> str:
-    """Three digits and a binary unit: 34,896,609,280 → "32.5 GiB"."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size /= 1024
-    else:
-        unit = "PiB"
-    return f"{number_text(size)} {unit}"
-
-
-def number_text(value: float) -> str:
-    """Three significant digits, no exponent."""
-    if value == 0:
-        return "0"
-    return f"{value:,.{max(0, 2 - floor(log10(abs(value))))}f}"
-
-
-def ratio_text(ratio: float) -> str:
-    """6.88 → "6.9×", 66.4 → "66×"."""
-    return f"{ratio:.1f}×" if ratio < 9.95 else f"{ratio:,.0f}×"
+    """A tick: 128 → "128", 4096 → "4K", 1000 → "1,000"."""
+    return f"{seq // 1024}K" if seq % 1024 == 0 else f"{seq:,}"
 
 
 def _points(run: Run, path: str) -> list[Measurement | None]:
@@ -242,22 +234,17 @@ def _ms_interval(m: Measurement) -> tuple[float, float] | None:
     return (m.device_ms_low, m.device_ms_high) if m.device_ms_low and m.device_ms_high else None
 
 
-def _pair(slow: Measurement | None, fast: Measurement | None) -> tuple[float, tuple[float, float] | None] | None:
-    """(ratio, its interval from both intervals); None unless both are ok."""
-    if not (slow and fast and slow.ok and fast.ok and slow.device_ms and fast.device_ms):
+def _ratio(slow: Measurement, fast: Measurement) -> tuple[float, tuple[float, float] | None] | None:
+    """(slow ÷ fast, its interval from both intervals); None where a time is missing."""
+    if not (slow.device_ms and fast.device_ms):
         return None
-    low, high = _ms_interval(slow), _ms_interval(fast)
-    return slow.device_ms / fast.device_ms, (low[0] / high[1], low[1] / high[0]) if low and high else None
+    above, below = _ms_interval(slow), _ms_interval(fast)
+    return slow.device_ms / fast.device_ms, (above[0] / below[1], above[1] / below[0]) if above and below else None
 
 
-def _out_of_memory(run: Run, m: Measurement) -> bool:
-    """Tried and failed, or predicted not to fit."""
-    too_much = bool(run.device and m.predicted_bytes and m.predicted_bytes > run.device.total_bytes)
-    return m.status == "oom" or (m.status == "skipped" and too_much)
-
-
-def _tried(m: Measurement) -> bool:
-    return m.status != "skipped"
+def _foreseen(m: Measurement) -> bool:
+    """An out-of-memory point that was worked out, not tried: it carries its prediction."""
+    return m.status == "oom" and m.predicted_bytes is not None
 
 
 def _curve(
@@ -267,8 +254,8 @@ def _curve(
     value: Callable[[Measurement], float | None],
     interval: Callable[[Measurement], tuple[float, float] | None],
     hover: list[str],
-    hollow: Iterable[int] = (),
-) -> list[dict[str, Any]]:
+    hollow: Container[int] = (),
+) -> list[Trace]:
     """The traces of one path: band, line, and hollow markers for what must not pass as a plain number.
 
     None breaks a line. A trace without any point holds one None, because Plotly takes an empty one out of its legend
@@ -278,18 +265,17 @@ def _curve(
     common = {"type": "scatter", "legendgroup": path, "name": escape(path_label(run, path))}
     number = [m is not None and m.ok and bool(value(m)) for m in points]
 
-    xs, lower, upper = [], [], []
-    for good, stretch in groupby(zip(number, points, strict=True), key=lambda pair: pair[0] and interval(pair[1]) is not None):
-        if good:
-            members = [m for _, m in stretch]
-            seqs = [m.seq for m in members]
-            bounds = [interval(m) for m in members]
-            xs += [*seqs, *reversed(seqs), None]
-            lower += [*(low for low, _ in bounds), *(high for _, high in reversed(bounds)), None]
+    xs, ys = [], []
+    bounds = [interval(m) if good else None for good, m in zip(number, points, strict=True)]
+    for bounded, stretch in groupby(zip(run.sweep.seqs, bounds, strict=True), key=lambda pair: pair[1] is not None):
+        if bounded:
+            outline = list(stretch)
+            xs += [*(seq for seq, _ in outline), *(seq for seq, _ in reversed(outline)), None]
+            ys += [*(low for _, (low, _) in outline), *(high for _, (_, high) in reversed(outline)), None]
     band = common | {
         "uid": f"{path}:band",
         "x": xs or [None],
-        "y": lower or [None],
+        "y": ys or [None],
         "mode": "lines",
         "line": {"width": 0},
         "fill": "toself",
@@ -303,7 +289,8 @@ def _curve(
         "x": list(run.sweep.seqs),
         "y": [value(m) if good else None for good, m in zip(number, points, strict=True)],
         "mode": "lines+markers",
-        "line": {"width": LINE_PX, "color": color},
+        # PyTorch's own kernels are dotted, packages solid: a third sign beside colour and marker.
+        "line": {"width": LINE_PX, "color": color, "dash": "dot" if path.startswith("sdpa") else "solid"},
         "marker": {"size": MARKER_PX, "color": color, "symbol": PATH_SYMBOLS.get(path, "circle")},
         "hovertext": hover,
         "hoverinfo": "text",
@@ -313,24 +300,27 @@ def _curve(
     chosen = [
         (m, text)
         for good, m, text in zip(number, points, hover, strict=True)
-        if m and ((good and (m.launch_bound or m.seq in hollow)) or (m.status == "suspect" and value(m)))
+        if m and ((good and m.seq in hollow) or (m.status == "suspect" and value(m)))
     ]
-    marks = _marks(path, "marks", chosen, [value(m) for m, _ in chosen])
-    return [band, line, marks]
+    return [band, line, _marks(run, path, "marks", chosen, [value(m) for m, _ in chosen])]
 
 
-def _marks(path: str, kind: str, chosen: list[tuple[Measurement, str]], heights: list[float | None], axis: str = "y") -> dict[str, Any]:
-    """Markers without a line. The first of a row of equal ones says in words what it is."""
-    color = _color(path)
-    words, before = [], ""
-    for m, _ in chosen:
-        word = "" if m.ok else WORDS[m.status] if _tried(m) or kind != "oom" else "predicted: out of memory"
-        words.append("" if word == before else word)
-        before = word
-    circle = PATH_SYMBOLS.get(path, "circle")
-    symbols = [circle if m.ok else SYMBOLS[m.status] if kind != "oom" else "x" if _tried(m) else "x-open" for m, _ in chosen]
-    # A launch-bound point is the path's own marker with a hole in it: the page shows through.
-    fills = ["var(--attn-page)" if m.ok else color for m, _ in chosen]
+def _marks(
+    run: Run,
+    path: str,
+    kind: str,
+    chosen: list[tuple[Measurement, str]],
+    heights: list[float | None],
+    side: str = "middle",
+) -> Trace:
+    """Markers without a line. The first of several alike says in words what it is.
+
+    A plain number that must not pass as one (launch-bound) is the path's own marker with a hole in it.
+    """
+    color, own = _color(path), PATH_SYMBOLS.get(path, "circle")
+    words = ["" if m.ok else f"predicted {WORDS['oom']}" if _foreseen(m) else WORDS[m.status] for m, _ in chosen]
+    first = [word if word != before else "" for word, before in zip(words, ["", *words], strict=False)]
+    middle = run.sweep.seqs[len(run.sweep.seqs) // 2]
     return {
         "type": "scatter",
         "uid": f"{path}:{kind}",
@@ -338,16 +328,15 @@ def _marks(path: str, kind: str, chosen: list[tuple[Measurement, str]], heights:
         "showlegend": False,
         "x": [m.seq for m, _ in chosen] or [None],
         "y": heights or [None],
-        "yaxis": axis,
         "mode": "markers+text",
         "marker": {
             "size": MARKER_PX + 2,
-            "symbol": symbols or "circle",
-            "color": fills or color,
+            "symbol": [own if m.ok else "x-open" if _foreseen(m) else SYMBOLS[m.status] for m, _ in chosen] or own,
+            "color": ["var(--attn-page)" if m.ok else color for m, _ in chosen] or color,
             "line": {"width": 3, "color": color},
         },
-        "text": words or [""],
-        "textposition": "middle left",
+        "text": [f"  {word}  " if word else "" for word in first] or [""],
+        "textposition": [f"{side} {'left' if m.seq >= middle else 'right'}" for m, _ in chosen] or f"{side} left",
         "textfont": {"size": TEXT_PX, "color": color},
         "hovertext": [text for _, text in chosen] or [""],
         "hoverinfo": "text",
@@ -368,9 +357,9 @@ def _hover(run: Run, m: Measurement | None, number: str) -> str:
     if m.launch_bound:
         lines.append("launch-bound: the host launches more slowly than the device computes")
     if not m.ok and m.predicted_ms:
-        lines.append(f"predicted {number_text(m.predicted_ms)} ms")
+        lines.append(f"predicted {ms(m.predicted_ms)}")
     if not m.ok and m.predicted_bytes:
-        lines.append(f"predicted {bytes_text(m.predicted_bytes)}")
+        lines.append(f"predicted {size(m.predicted_bytes)}")
     lines += [escape(text) for text in (m.reason, *m.notes, run.mark) if text]
     return "<br>".join(lines)
 
@@ -379,37 +368,43 @@ def _ms_text(m: Measurement | None) -> str:
     if m is None or not m.device_ms:
         return ""
     interval = _ms_interval(m)
-    between = f" ({number_text(interval[0])} to {number_text(interval[1])})" if interval else ""
-    host = " host time" if "host" in m.clock else ""
-    return f"{number_text(m.device_ms)} ms{between}{host}"
+    between = f" ({ms(interval[0])} to {ms(interval[1])})" if interval else ""
+    return f"{ms(m.device_ms)}{between}{', ' + escape(m.clock) if m.clock else ''}"
 
 
 def _bytes_text(m: Measurement | None) -> str:
     if m is None or m.peak_bytes is None:
         return ""
-    return f"{bytes_text(m.peak_bytes)}{', ' + escape(m.memory_source) if m.memory_source else ''}"
+    return f"{size(m.peak_bytes)}{', ' + escape(m.memory_source) if m.memory_source else ''}"
 
 
 def _ratio_text(ratio: tuple[float, tuple[float, float] | None]) -> str:
     value, interval = ratio
-    between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
-    return f"{value:.2f}× standard's speed{between}"
+    return f"{value:.2f}× as fast as {BASELINE}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
 
 
-def _decades(values: list[float], headroom: bool = False) -> list[float]:
-    """The whole decades around the values, so that the y axis moves in few large steps while points arrive."""
-    if not values:
-        return [0.01, 10]
-    low, high = 10 ** floor(log10(min(values))), 10 ** ceil(log10(max(values)) + (0.35 if headroom else 0.05))
-    return [low, high]
+def _free_side(heights: list[float | None]) -> list[str]:
+    """Where a label does not lie on the line: above a point, below one that the line falls to."""
+    return [
+        "bottom center" if here and before and before > here else "top center"
+        for before, here in zip([None, *heights], heights, strict=False)
+    ]
 
 
-def _headroom(data: list[dict[str, Any]]) -> float:
-    """The top of the speed-up axis: room for the labels above the highest point."""
-    return max([2.0, *(y * 1.15 for trace in data for y in trace["y"] if y)])
+def _decades(values: list[float], headroom: float = 1.1) -> list[float]:
+    """The whole decades around the values, so that a y axis moves in few large steps while points arrive."""
+    return [10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values) * headroom))]
 
 
-def _layout(run: Run, title: str, subtitle: str) -> dict[str, Any]:
+def _across(layout: Layout, y: float) -> None:
+    """A dashed reference line from edge to edge."""
+    line = {"color": "var(--attn-quiet)", "width": 2, "dash": "dash"}
+    layout["shapes"] = [
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line, "layer": "below"}
+    ]
+
+
+def _layout(run: Run, title: str, subtitle: str) -> Layout:
     """What the three charts share. The x axis is the sweep's from the start, so nothing jumps as points arrive."""
     seqs = run.sweep.seqs
     step = (seqs[-1] / seqs[0]) ** (1 / (len(seqs) - 1)) if len(seqs) > 1 else 2
@@ -422,12 +417,13 @@ def _layout(run: Run, title: str, subtitle: str) -> dict[str, Any]:
         "tickfont": {"size": TEXT_PX},
         "automargin": True,
     }
-    if run.mark:
-        subtitle = f"{subtitle}  ·  <b>{escape(run.mark)}</b>"
-    layout: dict[str, Any] = {
+    heading = f'<b>{title}</b>  <span style="font-size:{TEXT_PX}px;fill-opacity:0.7">{subtitle}</span>'
+    # The legend stands between title and plot. Its rows are counted here, so that its height never depends on a width.
+    columns = _legend_columns(run)
+    legend_px = LEGEND_ROW_PX * ceil(len(run.sweep.paths) / columns)
+    layout: Layout = {
         "title": {
-            "text": f"<b>{title}</b>",
-            "subtitle": {"text": subtitle, "font": {"size": TEXT_PX, "color": "var(--attn-quiet)"}},
+            "text": heading,
             "font": {"size": TITLE_PX},
             "x": 0,
             "xref": "container",
@@ -439,9 +435,12 @@ def _layout(run: Run, title: str, subtitle: str) -> dict[str, Any]:
         "font": {"family": FONT, "size": TEXT_PX, "color": "var(--attn-text)"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 8, "r": 24, "t": 104, "b": 8},
+        "margin": {"l": 8, "r": 24, "t": 42 + legend_px, "b": 8},
         "legend": {
-            "orientation": "h",
+            "orientation": "h" if columns > 1 else "v",
+            "tracegroupgap": 0,
+            "entrywidthmode": "fraction",
+            "entrywidth": 0.48 if columns > 1 else 0,
             "x": 0,
             "xanchor": "left",
             "y": 1.02,
@@ -459,7 +458,10 @@ def _layout(run: Run, title: str, subtitle: str) -> dict[str, Any]:
             "tickvals": list(seqs),
             "ticktext": labels,
             "tickangle": 0,
-            "title": {"text": "sequence length", "font": {"size": TEXT_PX}},
+            "title": {
+                "text": f"sequence length{'<br>' + escape(run.mark) if run.mark else ''}",
+                "font": {"size": TEXT_PX},
+            },
         },
         "yaxis": axis | {"autorange": True},
         "annotations": [],
@@ -469,16 +471,12 @@ def _layout(run: Run, title: str, subtitle: str) -> dict[str, Any]:
     return layout
 
 
-def _say(layout: dict[str, Any], text: str) -> None:
-    """One quiet line in the middle of an empty chart."""
-    layout["annotations"].append(
-        {
-            "xref": "paper",
-            "yref": "paper",
-            "x": 0.5,
-            "y": 0.5,
-            "showarrow": False,
-            "text": text,
-            "font": {"size": TITLE_PX - 4, "color": "var(--attn-quiet)"},
-        }
-    )
+def _legend_columns(run: Run) -> int:
+    return 1 if len(run.sweep.paths) <= 2 else 2
+
+
+def _say(layout: Layout, text: str, where: dict[str, Any] | None = None) -> None:
+    """One quiet line, in the middle of an empty chart unless told otherwise."""
+    place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.6} | (where or {})
+    font = {"size": TEXT_PX, "color": "var(--attn-quiet)"}
+    layout["annotations"].append(place | {"showarrow": False, "text": text, "font": font})
