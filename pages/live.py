@@ -1,14 +1,17 @@
 """The live lab: sliders → sweep → curves.
 
-Read from top to bottom: what the visitor asks for (the form), what this tab does about it (submit, cancel, queue), what is
-shown (one run, live or recorded). Two fragments keep it alive: `pulse` looks once a second whether the page as a whole is
-out of date, `results` redraws the charts while a run is active. Nothing appears or vanishes in between, so nothing jumps.
+Read from top to bottom: what the visitor asks for (the form), what this tab does about it (submit, cancel, queue), what
+is shown (one run, live or recorded). Two fragments keep it alive: `pulse` looks once a second whether the page as a whole
+is out of date, `results` redraws the charts while a run is active. Nothing appears or vanishes, so nothing jumps.
 """
+
+from dataclasses import replace
 
 import streamlit as st
 
 from attnlab import cli, figures
 from attnlab.run import Run, Snapshot
+from attnlab.sweep import default_sweep
 from attnlab.ui import chart, controls, headline, points, shell, status
 
 CHARTS_EVERY_S = 0.25
@@ -28,23 +31,30 @@ def press(button: str) -> None:
     state["request"] = button
 
 
-snapshot = lab.snapshot(state["run_id"])
+def look() -> Snapshot:
+    """The lab as this tab sees it: with its own run, or none."""
+    snapshot = lab.snapshot(state["run_id"])
+    return snapshot if state["run_id"] else replace(snapshot, run=None)
+
+
+snapshot = look()
 worker = snapshot.worker
-recorded = {f"{run.device.name}, {run.created[:10]}, {status.shape(run.sweep)}": run for run in shell.recorded_runs() if run.device}
+recorded = {status.recording(run): run for run in shell.recorded_runs()}
 
 # The form.
 
-with st.container(horizontal=True, vertical_alignment="center"):
-    st.markdown(status.device_line(worker), width="stretch")
+with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+    st.markdown(status.device_line(worker), width="stretch", wrap=False)
     replay = st.selectbox(
         "Show", [MEASURE_HERE, *recorded], key="replay", bind="query-params", label_visibility="collapsed", width=420
     )
 replaying = replay in recorded
 
 with st.sidebar:
-    buttons = st.container()
+    buttons = st.container(gap="xsmall")
     controls.seed(worker)
-    form = controls.form(worker, disabled=replaying)
+    with st.container(gap="xsmall"):
+        form = controls.form(worker, disabled=replaying)
     form_says = st.container()
 
 # What this tab does about it.
@@ -53,40 +63,49 @@ run = snapshot.run
 active = run is not None and run.active
 if state["next_id"] and not active:
     state["run_id"], state["next_id"] = state["next_id"], None
+    run = look().run
+    active = run is not None and run.active
 request, state["request"] = state["request"], None
 can_run = form.sweep is not None and worker.device is not None and not replaying
 live = state.get("live", True)
-if request == "stop":
+wanted = can_run and (request in ("run", "again") or (live and form.sweep != state["asked"]))
+waits = wanted and active and not live  # the running sweep finishes first
+if request == "stop" or (wanted and not waits):
     for run_id in (state["next_id"], state["run_id"]):
         if run_id:
             lab.cancel(run_id)
     state["next_id"] = None
-elif can_run and (request or (live and form.sweep != state["asked"])):
-    if active and not live:
-        if state["next_id"]:
-            lab.cancel(state["next_id"])
-        state["next_id"] = lab.submit(form.sweep, fresh=request == "again")
-    else:
-        for run_id in (state["next_id"], state["run_id"]):
-            if run_id:
-                lab.cancel(run_id)
-        state["run_id"], state["next_id"] = lab.submit(form.sweep, fresh=request == "again"), None
+if wanted:
+    state["next_id" if waits else "run_id"] = lab.submit(form.sweep, fresh=request == "again")
     state["asked"] = form.sweep
-snapshot = lab.snapshot(state["run_id"])
+snapshot = look()
 active = snapshot.run is not None and snapshot.run.active
 
 with buttons:
-    left, right = st.columns(2)
+    left, right = st.columns([2, 1])
     left.button(
-        "Queue" if active and not live else "Run", key="run", type="primary", shortcut="Ctrl+Enter", width="stretch",
-        on_click=press, args=("run",), disabled=not can_run, help=form.refusal or None,
-    )  # fmt: skip
+        "Queue" if active and not live else "Run",
+        key="run",
+        type="primary",
+        shortcut="Ctrl+Enter",
+        width="stretch",
+        on_click=press,
+        args=("run",),
+        disabled=not can_run,
+        help=form.refusal or None,
+    )
     right.button("Stop", key="stop", on_click=press, args=("stop",), disabled=not active, width="stretch")
-    left.toggle("Live", True, key="live", bind="query-params", help="Every change of the form is measured at once.")
+    left, right = st.columns([1, 2], vertical_alignment="center")
+    left.toggle("Live", True, key="live", bind="query-params")
     right.button(
-        "Measure again", key="again", type="tertiary", on_click=press, args=("again",),
-        disabled=not can_run or active, help="Measure this setting anew, even when this machine has an answer stored.",
-    )  # fmt: skip
+        "Measure again",
+        key="again",
+        width="stretch",
+        on_click=press,
+        args=("again",),
+        disabled=not can_run or active,
+        help="Measure this setting anew, even when this machine has an answer stored.",
+    )
 with form_says:
     if form.refusal:
         st.error(form.refusal)
@@ -97,13 +116,12 @@ with form_says:
 # What is shown.
 
 
-def shown(snapshot: Snapshot) -> Run | None:
-    """The recorded run, else this tab's run, else an empty one of the shape in the form, else nothing."""
+def shown(snapshot: Snapshot) -> Run:
+    """The recorded run, else this tab's run, else an empty one."""
     if replaying:
         return recorded[replay]
-    if snapshot.run is not None:
-        return snapshot.run
-    return Run(id="", sweep=form.sweep, state="queued", created="") if form.sweep else None
+    sweep = form.sweep or default_sweep(worker.device.kind if worker.device else "cpu")
+    return snapshot.run or Run(id="", sweep=sweep, state="queued", created="")
 
 
 def situation(snapshot: Snapshot) -> tuple:
@@ -118,22 +136,23 @@ drawn = situation(snapshot)
 
 @st.fragment(run_every=1.0)
 def pulse() -> None:
-    if situation(lab.snapshot(state["run_id"])) != drawn:
+    if situation(look()) != drawn:
         st.rerun()
 
 
 @st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
 def results() -> None:
-    snapshot = lab.snapshot(state["run_id"])
+    snapshot = look()
     run = shown(snapshot)
     st.caption(status.line(snapshot, run, form), wrap=False)
-    if run is None:
-        return
-    headline.sentence(run)
-    headline.figures(run)
+    with st.container(gap="small"):
+        headline.sentence(run)
+        headline.figures(run)
     with st.grid(3, min_column_width=360):
         chart.plotly_chart(figures.latency(run), key="latency", height=CHART_PX, alt="Latency against sequence length")
-        chart.plotly_chart(figures.memory(run), key="memory", height=CHART_PX, alt="Peak memory against sequence length")
+        chart.plotly_chart(
+            figures.memory(run), key="memory", height=CHART_PX, alt="Peak memory against sequence length"
+        )
         chart.plotly_chart(figures.speedup(run), key="speedup", height=CHART_PX, alt="Speed-up against sequence length")
     points.table(run)
     st.caption("The same run as a command line")

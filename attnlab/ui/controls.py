@@ -1,9 +1,10 @@
 """The form: sliders and switches → one Sweep, or one line that says why there is none.
 
-The form's state lives in the page's address, so a link reproduces the page. Streamlit's `bind="query-params"` keeps a value
-out of the address while it equals the widget's declared default. A declared default must therefore not depend on the device,
-or one link would mean two shapes on two machines: the sliders declare their smallest value, dtype and direction declare none
-(so an address that this page wrote always holds them), and the defaults that fit the device are seeded into the session.
+The form's state lives in the page's address, so a link reproduces the page. Streamlit's `bind="query-params"` keeps a
+value out of the address while it equals the widget's declared default. A declared default must therefore not depend on
+the device, or one link would mean two shapes on two machines: the sliders declare their smallest value, dtype and
+direction declare none (so an address that this page wrote always holds them), and the defaults that fit the device are
+seeded into the session.
 Nothing is trusted because the browser checked it: the address is validated here, and the values again by the Sweep.
 """
 
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from attnlab.device import PathStatus
 from attnlab.paths import PATHS
-from attnlab.problem import ALIGNMENT, DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError, legal_kv_heads
+from attnlab.problem import ALIGNMENT, DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError
 from attnlab.run import WorkerState
 from attnlab.sweep import DEFAULT_BUDGET_S, SHORTEST, Sweep, default_sweep, powers_of_two
 
@@ -40,7 +42,7 @@ class Form:
 
 
 def seed(worker: WorkerState) -> None:
-    """Fills the form before its widgets exist: the link first, then what fits the device. Called at each run of the page."""
+    """Fills the form before its widgets exist: the link first, then what fits the device. Once in each run of the page."""
     device = worker.device
     defaults = shape_values(default_sweep(device.kind if device else "cpu"))
     if SEEDED not in st.session_state:
@@ -112,34 +114,58 @@ def form(worker: WorkerState, *, disabled: bool) -> Form:
     """Draws the form into the current container. `disabled` while a recorded run is shown."""
     batch = st.slider("Batch", 1, BATCH_MAX, key="batch", bind="query-params", disabled=disabled)
     seq = st.select_slider(
-        "Longest sequence", SEQS, key="seq", bind="query-params", disabled=disabled,
+        "Longest sequence",
+        SEQS,
+        key="seq",
+        bind="query-params",
+        disabled=disabled,
         help=f"The sweep measures {SHORTEST}, {2 * SHORTEST}, … up to this length.",
-    )  # fmt: skip
+    )
     heads = st.slider("Heads", 1, HEADS_MAX, key="heads", bind="query-params", disabled=disabled)
     head_dim = st.select_slider("Head dim", HEAD_DIMS, key="head_dim", bind="query-params", disabled=disabled)
     dtype = st.segmented_control(
         "Dtype", list(DTYPE_BYTES), key="dtype", bind="query-params", required=True, disabled=disabled, width="stretch"
     )
     direction = st.segmented_control(
-        "Direction", list(DIRECTIONS), key="direction", bind="query-params", required=True, disabled=disabled,
+        "Direction",
+        list(DIRECTIONS),
+        key="direction",
+        bind="query-params",
+        required=True,
+        disabled=disabled,
         width="stretch",
-    )  # fmt: skip
+    )
     causal = st.toggle("Causal mask", key="causal", bind="query-params", disabled=disabled)
     st.caption(ALIGNMENT)
     paths = path_picker(worker, disabled=disabled)
     with st.popover("More", width="stretch"):
         kv_heads = st.number_input(
-            "KV heads", value=None, step=1, key="kv_heads", bind="query-params", placeholder="as many as heads",
-            disabled=disabled, help="Fewer than heads is grouped-query attention; it must divide heads.",
-        )  # fmt: skip
+            "KV heads",
+            value=None,
+            step=1,
+            key="kv_heads",
+            bind="query-params",
+            placeholder="as many as heads",
+            disabled=disabled,
+            help="Fewer than heads is grouped-query attention; it must divide heads.",
+        )
         budget_s = st.number_input(
-            "Budget of a run, seconds", 1, BUDGET_MAX_S, int(DEFAULT_BUDGET_S), key="budget", bind="query-params",
-            disabled=disabled, help="A point predicted not to fit is skipped and shown with its prediction.",
-        )  # fmt: skip
+            "Budget of a run, seconds",
+            1,
+            BUDGET_MAX_S,
+            int(DEFAULT_BUDGET_S),
+            key="budget",
+            bind="query-params",
+            disabled=disabled,
+            help="A point predicted not to fit is skipped and shown with its prediction.",
+        )
         try_oom = st.toggle(
-            "Try out of memory for real", key="try_oom", bind="query-params", disabled=disabled,
+            "Try out of memory for real",
+            key="try_oom",
+            bind="query-params",
+            disabled=disabled,
             help="On a GPU: a point predicted not to fit is tried all the same. Host memory is never tried.",
-        )  # fmt: skip
+        )
     sweep, refusal = None, ""
     try:
         sweep = to_sweep(batch, seq, heads, head_dim, kv_heads, dtype, direction, causal, paths, budget_s, try_oom)
@@ -153,33 +179,49 @@ def form(worker: WorkerState, *, disabled: bool) -> Form:
 
 
 def to_sweep(
-    batch: int, seq: int, heads: int, head_dim: int, kv_heads: int | None, dtype: str | None, direction: str | None,
-    causal: bool, paths: tuple[str, ...], budget_s: float, try_oom: bool,
-) -> Sweep:  # fmt: skip
+    batch: int,
+    seq: int,
+    heads: int,
+    head_dim: int,
+    kv_heads: int | None,
+    dtype: str | None,
+    direction: str | None,
+    causal: bool,
+    paths: tuple[str, ...],
+    budget_s: float,
+    try_oom: bool,
+) -> Sweep:
     """The form's values as a sweep. `kv_heads` None means as many as heads. Raises ProblemError."""
-    if kv_heads is not None and kv_heads < 1:
-        legal = ", ".join(map(str, legal_kv_heads(heads)))
-        raise ProblemError(f"kv_heads is {kv_heads}; legal for {heads} heads: {legal}")
     problem = AttentionProblem(
-        batch=batch, seq_q=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads or 0,
-        dtype=dtype or "", causal=causal, direction=direction or "",
-    )  # fmt: skip
+        batch=batch,
+        seq_q=seq,
+        heads=heads,
+        head_dim=head_dim,
+        kv_heads=kv_heads,
+        dtype=dtype,
+        causal=causal,
+        direction=direction,
+    )
     return Sweep(problem=problem, seqs=powers_of_two(seq), paths=paths, budget_s=budget_s, try_oom=try_oom)
 
 
 def path_picker(worker: WorkerState, *, disabled: bool) -> tuple[str, ...]:
     """One box for each path, always all of them; a path that cannot run here is greyed out and says why."""
     status = {path.name: path for path in worker.paths}
-    chosen = []
-    st.markdown("Paths", width="content")
-    for name, info in PATHS.items():
-        here = status.get(name)
-        missing = here is not None and not here.usable
-        label = f"{name} :small[:gray[{here.state}]]" if missing else name
-        help_text = f"{info.what}. {here.reason}" if here and here.reason else info.what
-        ticked = st.checkbox(
-            label, name in PATHS_AT_FIRST, key=name, bind="query-params", disabled=disabled or missing, help=help_text
-        )
-        if ticked:
-            chosen.append(name)
-    return tuple(chosen)
+    with st.container(gap=None):
+        st.markdown("Paths")
+        return tuple(name for name in PATHS if path_box(name, status.get(name), disabled=disabled))
+
+
+def path_box(name: str, here: PathStatus | None, *, disabled: bool) -> bool:
+    """One path's box. `here` is what the worker says of it, None while that is not known."""
+    missing = here is not None and not here.usable
+    what = PATHS[name].what
+    return st.checkbox(
+        f"{name} :small[:gray[{here.state}]]" if missing else name,
+        name in PATHS_AT_FIRST,
+        key=name,
+        bind="query-params",
+        disabled=disabled or missing,
+        help=f"{what}. {here.reason}" if here and here.reason else what,
+    )

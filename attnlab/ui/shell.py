@@ -4,8 +4,8 @@ A page begins with
 
     shell.guard()
 
-because Streamlit takes a folder named `pages/` for its own automatic pages until some session has run `st.navigation`: the
-first visit to a page's address after a server start would run that page alone, without app.py.
+because Streamlit takes a folder named `pages/` for its own automatic pages until some session has run `st.navigation`:
+the first visit to a page's address after a server start would run that page alone, without app.py.
 """
 
 from __future__ import annotations

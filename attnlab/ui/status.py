@@ -16,38 +16,51 @@ def device_line(worker: WorkerState) -> str:
         return f":red-badge[The worker failed] {escape(worker.text)}"
     if device is None:
         return f":gray-badge[Starting] {escape(worker.text or 'the worker looks for a device')}"
-    versions = " · ".join(part for part in (f"torch {device.torch}" if device.torch else "", f"CUDA {device.cuda}" if device.cuda else "") if part)
+    software = [f"torch {device.torch}"] * bool(device.torch) + [f"CUDA {device.cuda}"] * bool(device.cuda)
+    here = escape(" · ".join([device.name, *software]))
     if device.kind == "cpu":
-        return (
-            f":orange-badge[CPU, no GPU] {escape(device.name)} · {escape(versions)} · the same algorithms, measured here in"
-            " host time and host memory. Runs recorded on a GPU are in this list"
-        )
-    return f":green-badge[{escape(device.name)}] {escape(versions)}"
+        return f":orange-badge[CPU] **This is the CPU, no GPU is used.** Recorded GPU runs: on the right · {here}"
+    return f":green-badge[GPU] {here}"
 
 
-def line(snapshot: Snapshot, run: Run | None, form: Form) -> str:
+def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     """What happens right now, in one line of markdown."""
     if form.refusal:
         said = f":red[{escape(form.refusal)}]"
-    elif run is None or not run.id:
+    elif not run.id:
         said = "Waiting for the worker" if snapshot.worker.device is None else "Ready"
     elif run.recorded:
         said = f":violet-badge[{escape(run.mark)}] {shape(run.sweep)}"
     elif run.active:
         total = len(run.sweep.seqs) * len(run.sweep.paths)
-        parts = [f"{run.phase} pass" if run.phase else "", f"{len(run.measurements)} of {total} points", f"{run.seconds:.1f} s", run.activity]
-        said = ("Measuring: " if run.state == "running" else "Queued: ") + escape(" · ".join(part for part in parts if part))
+        phase = [f"{run.phase} pass"] * bool(run.phase)
+        parts = [
+            *phase,
+            f"{len(run.measurements)} of {total} points",
+            f"{run.seconds:.1f} s",
+            *[run.activity] * bool(run.activity),
+        ]
+        starting = snapshot.worker.state in ("starting", "restarting")
+        head = "Starting the worker" if starting else "Measuring" if run.state == "running" else "Queued"
+        said = f"{head}: {escape(' · '.join(parts))}"
     elif run.state == "done":
         said = f"Measured {local(run.created)} in {run.seconds:.1f} s"
     else:
-        said = f"{run.state.capitalize()}{': ' + escape(run.reason) if run.reason else ''} · started {local(run.created)}"
-    if run is not None and run.id and not run.recorded and form.sweep is not None and run.sweep != form.sweep:
+        said = (
+            f"{run.state.capitalize()}{': ' + escape(run.reason) if run.reason else ''} · started {local(run.created)}"
+        )
+    if run.id and not run.recorded and form.sweep is not None and run.sweep != form.sweep:
         said += f" · :orange[the form differs from the run shown: {shape(run.sweep)}]"
     return said
 
 
+def recording(run: Run) -> str:
+    """What a recorded run is called in the list: "NVIDIA H200, 2026-11-30, batch 4, heads 32, dim 128, bfloat16"."""
+    return f"{run.device.name if run.device else 'unknown device'}, {run.created[:10]}, {shape(run.sweep)}"
+
+
 def shape(sweep: Sweep) -> str:
-    """ "batch 4, heads 32, dim 128, bfloat16, causal, forward+backward"."""
+    """A sweep's shape as "batch 4, heads 32, dim 128, bfloat16, causal, forward+backward"."""
     p = sweep.problem
     heads = f"heads {p.heads}" if p.kv_heads == p.heads else f"heads {p.heads} over {p.kv_heads}"
     extras = ["causal"] * p.causal + [p.direction] * p.backward

@@ -9,7 +9,7 @@ import streamlit as st
 
 
 def local(iso: str) -> str:
-    """ "30 November 2026, 14:03 (3 hours ago)" of an ISO 8601 time in UTC, in the browser's time zone when it says one."""
+    """An ISO 8601 time in UTC as "30 November 2026, 14:03 (3 hours ago)", in the browser's time zone when it says one."""
     moment = datetime.fromisoformat(iso.replace("Z", "+00:00"))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
@@ -22,7 +22,7 @@ def local(iso: str) -> str:
 
 
 def age(seconds: float) -> str:
-    """ "just now", "5 minutes ago", "1 day ago"."""
+    """A duration as "just now", "5 minutes ago", "1 day ago"."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         count = int(seconds // length)
         if count:
