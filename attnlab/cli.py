@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read this has seen enough, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # a worker command that does not exist, a disk that is full
+        print(f"{arguments.parser.prog}: {error}", file=sys.stderr)
+        return 1
 
 
 # Arguments
@@ -257,7 +260,9 @@ def _measure(arguments: argparse.Namespace) -> Run:
         run = _follow(lab, lab.submit(sweep, fresh=True))
     finally:
         lab.close()
-    print("\n".join(["", *table.rows(run), "", *table.footnotes(run), "", summary.sentence(run)]))
+    if run.measurements:
+        print("\n".join(["", *table.rows(run), "", *table.footnotes(run), ""]))
+    print(summary.sentence(run))
     return run
 
 

@@ -1,0 +1,309 @@
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab import cli, export, table
+from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, legal_kv_heads
+from attnlab.sweep import PATHS, Sweep, default_sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+FAKE_WORKER = shlex.join([sys.executable, str(ROOT / "tests" / "fake_worker.py")])
+SMALL = ("--batch", "1", "--heads", "2", "--dim", "32", "--dtype", "float32")
+
+
+@pytest.fixture
+def environment(tmp_path):
+    def make(fake=None):
+        variables = {**os.environ, "ATTNLAB_HOME": str(tmp_path / "home"), "PYTHONIOENCODING": "utf-8"}
+        if fake is not None:
+            variables |= {"ATTNLAB_WORKER": FAKE_WORKER, "FAKE_WORKER": json.dumps(fake)}
+        return variables
+
+    return make
+
+
+def attnlab(*words, env, timeout=120):
+    command = [sys.executable, "-m", "attnlab", *words]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=env,
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", "legal: compare, sweep, record"),
+        ("swep", "compare"),
+        ("sweep --batch 0", "legal: whole numbers from 1 to 1,048,576"),
+        ("sweep --batch many", "legal: whole numbers from 1 to 1,048,576"),
+        ("sweep --bat 1", "--bat is not an option; legal: -h, --help, --batch"),
+        ("sweep extra", "extra is not an option; legal: -h, --help, --batch"),
+        ("sweep --seqs 128,x", "legal: whole numbers from 1 to 16,777,216, with commas between them"),
+        ("sweep --seqs 128,,256", "legal: whole numbers"),
+        ("sweep --dtype int8", "legal: bfloat16, float16, float32"),
+        ("sweep --paths standard,magic", "'magic'; legal: standard, flash"),
+        (
+            "sweep --heads 6 --kv-heads 4",
+            "kv_heads is 4, which does not divide heads = 6; legal for 6 heads: 1, 2, 3, 6",
+        ),
+        ("sweep --heads 4 --kv-heads 8", "legal for 4 heads: 1, 2, 4"),
+        ("sweep --heads 6 --kv-heads 0", "legal for 6 heads: 1, 2, 3, 6"),
+        ("sweep --budget nan", "legal: seconds, more than 0, at most 86,400"),
+        ("sweep --budget -1", "legal: seconds"),
+        ("sweep --json /no/such/folder/run.json", "legal: a file in a folder that exists"),
+        ("sweep --json .", "legal: a file in a folder that exists"),
+        ("record", "--out"),
+        ("record --out /no/such/folder/run.json", "legal: a file in a folder that exists"),
+        ("compare --steps 1", "legal: whole numbers from 2 to 100,000"),
+        ("compare --flash standard", "legal: flash, flash-attn-2"),
+        ("compare --seqs 128", "--seqs is not an option; legal: -h, --help, --batch"),
+        ("compare --batch 1048576 --heads 16384 --seq 16777216", "legal: at most 9,223,372,036,854,775,807"),
+    ],
+)
+def test_bad_arguments_get_one_line_and_start_no_worker(line, words, capsys, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(cli, "Lab", refuse)
+    monkeypatch.setattr(cli, "WorkerProcess", refuse)
+    with pytest.raises(SystemExit) as left:
+        cli.main(line.split())
+    said = capsys.readouterr()
+    assert left.value.code == 2
+    assert words in said.err
+    assert said.err.count("\n") == 1 and said.out == ""
+
+
+@st.composite
+def sweeps(draw):
+    heads = draw(st.integers(1, 64))
+    seqs = tuple(sorted(draw(st.sets(st.integers(1, 131_072), min_size=1, max_size=5))))
+    problem = AttentionProblem(
+        batch=draw(st.integers(1, 64)),
+        seq_q=seqs[-1],
+        heads=heads,
+        kv_heads=draw(st.sampled_from(legal_kv_heads(heads))),
+        head_dim=draw(st.integers(1, 256)),
+        dtype=draw(st.sampled_from(list(DTYPE_BYTES))),
+        causal=draw(st.booleans()),
+        direction=draw(st.sampled_from(DIRECTIONS)),
+    )
+    return Sweep(
+        problem=problem,
+        seqs=seqs,
+        paths=tuple(draw(st.lists(st.sampled_from(list(PATHS)), min_size=1, unique=True))),
+        budget_s=draw(st.one_of(st.just(30.0), st.floats(0.001, 86_400))),
+        try_oom=draw(st.booleans()),
+        refine=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(sweeps())
+def test_command_line_measures_the_same_again(sweep):
+    line = cli.command_line(sweep)
+    assert cli.parse_command_line(line) == sweep
+    assert shlex.split(line) == line.split()
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_command_line_of_the_default_sweep_holds_on_any_device(kind):
+    assert cli.parse_command_line(cli.command_line(default_sweep(kind))) == default_sweep(kind)
+
+
+def test_command_line_is_short_where_it_can_be():
+    assert cli.command_line(default_sweep("cpu")) == (
+        "python -m attnlab sweep --batch 1 --heads 8 --dim 64 --seqs 128,256,512,1024,2048 --dtype float32"
+    )
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_what_is_left_open_fits_the_device(kind):
+    assert cli.sweep_of(cli._parse(["sweep"]), kind) == default_sweep(kind)
+
+
+# Commands, in a process of their own
+
+
+def test_compare_prints_three_lines_a_round(environment):
+    ran = attnlab("compare", *SMALL, "--seq", "64", env=environment())
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert len(lines) == 12
+    for step in range(1, 5):
+        title, normal, flash = lines[3 * step - 3 : 3 * step]
+        assert title == f"Step {step}"
+        assert re.fullmatch(r"Normal Attention : \d+\.\d\d ms", normal)
+        assert re.fullmatch(r"FlashAttention   : \d+\.\d\d ms", flash)
+
+
+def test_compare_with_a_path_that_cannot_run_says_why(environment):
+    ran = attnlab("compare", *SMALL, "--seq", "64", "--flash", "flash-attn-2", env=environment())
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "flash-attn-2" in ran.stderr and ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["compare"], ["sweep", "--seqs", "128"]])
+@pytest.mark.parametrize("worker", ["/no/such/program", "false"])
+def test_worker_that_cannot_start_is_one_line(command, worker, environment):
+    ran = attnlab(*command, env=environment() | {"ATTNLAB_WORKER": worker})
+    assert ran.returncode == 1
+    assert "worker" in ran.stderr or worker in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_sweep_measures_for_real_and_writes_strict_json(environment, tmp_path):
+    out = tmp_path / "run.json"
+    ran = attnlab("sweep", *SMALL, "--seqs", "64,128", "--no-refine", "--causal", "--json", str(out), env=environment())
+    assert ran.returncode == 0, ran.stderr
+    run = export.run_from_text(out.read_text(encoding="utf-8"), recorded=False)
+    assert run.sweep == cli.sweep_of(
+        cli._parse(["sweep", *SMALL, "--seqs", "64,128", "--no-refine", "--causal"]), run.device.kind
+    )
+    assert {(m.path, m.seq): m.status for m in run.measurements} == {
+        (path, seq): "ok" for path in ("standard", "flash") for seq in (64, 128)
+    }
+    assert len(re.findall(r"^\[\d/4\] ", ran.stdout, flags=re.M)) == 4
+    assert "At sequence 128" in ran.stdout
+    assert "\x1b" not in ran.stdout
+
+
+def test_out_of_memory_is_a_result(environment):
+    fake = {"oom_at": ["standard", 512]}
+    ran = attnlab("sweep", "--seqs", "128,512", "--try-oom", env=environment(fake))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.endswith("standard runs out of memory at 512.\n")
+    assert "bfloat16" in ran.stdout  # what fits a GPU, and the fake worker says that it has one
+
+
+def test_fault_is_a_result_and_the_sweep_goes_on(environment):
+    ran = attnlab("sweep", "--seqs", "128,256", env=environment({"die_at": ["flash", 128]}))
+    assert ran.returncode == 0, ran.stderr
+    assert "At sequence 256 flash is " in ran.stdout and "flash failed at 128" in ran.stdout
+
+
+def test_record_writes_what_replay_opens(environment, tmp_path):
+    out = tmp_path / "data" / "h200.json"
+    out.parent.mkdir()
+    ran = attnlab("record", "--seqs", "128,4096", "--out", str(out), env=environment({}))
+    assert ran.returncode == 0, ran.stderr
+    (run,) = export.recorded_runs(out.parent)
+    assert run.mark.startswith("recorded on NVIDIA H200, 20")
+    assert [m.seq for m in run.measurements if m.path == "flash"] == [128, 4096]
+
+
+def test_interrupt_ends_the_worker_too(environment):
+    env = environment({"hang_at": ["standard", 128]})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnlab", "sweep", "--seqs", "128"],
+        cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert "batch 4" in process.stdout.readline()  # the run has begun
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "python -m attnlab sweep: interrupted\n"
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def test_reader_that_leaves_early_gets_no_traceback(environment):
+    command = f"{shlex.quote(sys.executable)} -m attnlab sweep --seqs 128,256 | head -n 1"
+    ran = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environment({}), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "NVIDIA H200" in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+def test_terminal_shows_one_table_that_fills_in_place(environment):
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnlab", "sweep", "--seqs", "128,256", "--no-refine"],
+        cwd=ROOT, env=environment({"delay_s": 0.3}) | {"COLUMNS": "160", "LINES": "40"}, stdout=slave, stderr=slave,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(slave)
+    text = read_all(master)
+    assert process.wait(30) == 0, text
+    screen = emulate(text)
+    assert screen.count("speed-up") == 1, screen  # the table that stays, nothing left over from those before
+    assert text.count("speed-up") > 2
+    assert "points" not in screen
+    assert screen.splitlines()[0].startswith("NVIDIA H200")
+    assert "At sequence 256" in screen
+
+
+def read_all(descriptor):
+    parts = []
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            part = os.read(descriptor, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(descriptor)
+    return b"".join(parts).decode()
+
+
+def emulate(text):
+    """What is left on the screen: lines, the cursor sent up and the rest erased as the command line does."""
+    lines = [""]
+    for part in re.split(r"(\x1b\[\d+F\x1b\[J|\r\n)", text):
+        if part == "\r\n":
+            lines.append("")
+        elif part.startswith("\x1b"):
+            up = int(re.search(r"\d+", part).group())
+            lines = [*lines[: len(lines) - 1 - up], ""]
+        else:
+            lines[-1] += part
+    return "\n".join(lines)
+
+
+# The table
+
+
+def run_of_f25():
+    from test_export import F25
+
+    return F25
+
+
+def test_table_rows():
+    rows = table.rows(run_of_f25())
+    assert [row.split() for row in rows] == [
+        ["sequence", "standard", "flash", "speed-up", "standard", "adds", "flash", "adds"],
+        ["1,024", "0.120", "ms", "0.0500", "ms*", "–", "10", "B", "–"],
+        ["65,536", "out", "of", "memory", "(predicted)", "5.00", "ms", "–", "–"],
+        ["131,072", "skipped", "20.0", "ms", "–", "–"],
+        ["*", "too", "short", "to", "compare:", "the", "host's", "launch", "cost", "dominates"],
+    ]
+
+
+def test_point_line_of_what_was_not_measured_gives_the_reason():
+    oom = run_of_f25().get("standard", 65_536)
+    assert table.point_line(oom).endswith("out of memory (predicted)   out of memory, asked for 64 GiB")
