@@ -1,0 +1,148 @@
+"""What tests share: a private home for each, GPU and browser tests that skip with one clear line, and the fixtures
+
+start_app(script, env={}, query="") -> url
+    A Streamlit server on 127.0.0.1 that ends with the test; its log is server.log in the test's tmp_path.
+chromium_page
+    A fresh page in headless Chromium. The test fails when a request leaves 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # what the page asks for elsewhere cannot be there
+]
+START_LIMIT_S = 60.0
+
+
+def chromium() -> str | None:
+    return next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    browser = [item for item in items if item.get_closest_marker("browser") or "chromium_page" in item.fixturenames]
+    if gpu and not _cuda():  # torch is slow to import: only for tests that need it
+        _skip(gpu, "needs an NVIDIA GPU that torch can use")
+    if browser and importlib.util.find_spec("playwright") is None:
+        _skip(browser, "needs playwright: pip install playwright")
+    elif browser and chromium() is None:
+        _skip(browser, f"needs Chromium, and none of {', '.join(CHROMIUM_NAMES)} is on the PATH")
+
+
+def _skip(items: list[pytest.Item], reason: str) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _cuda() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.fixture(autouse=True)
+def private_home(tmp_path, monkeypatch):
+    """No test reads or writes the user's own runs."""
+    home = tmp_path / "attnlab-home"
+    monkeypatch.setenv("ATTNLAB_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def start_app(tmp_path, private_home):
+    servers: list[subprocess.Popen] = []
+
+    def start(script: Path | str, env: dict[str, str] | None = None, query: str = "") -> str:
+        port = _free_port()
+        log = tmp_path / "server.log"
+        with log.open("ab") as out:
+            server = subprocess.Popen(
+                [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port)],
+                cwd=ROOT,  # where .streamlit/config.toml is
+                env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        servers.append(server)
+        url = f"http://127.0.0.1:{port}"
+        limit = time.monotonic() + START_LIMIT_S
+        while not _healthy(url):
+            if server.poll() is not None or time.monotonic() > limit:
+                pytest.fail(f"the server did not start:\n{log.read_text(errors='replace')}")
+            time.sleep(0.1)
+        return url + query
+
+    yield start
+    for server in servers:
+        server.terminate()
+    for server in servers:
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def chromium_browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def chromium_page(chromium_browser):
+    context = chromium_browser.new_context(viewport={"width": 1280, "height": 720}, color_scheme="light")
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    outside: list[str] = []
+
+    def see(url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1":
+            outside.append(url)
+
+    context.on("request", lambda request: see(request.url))
+    page.on("websocket", lambda socket: see(socket.url))
+    yield page
+    context.close()
+    assert outside == [], "requests left this machine"
