@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from attnlab import protocol
+from attnlab import cost, protocol
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
 from attnlab.process import WorkerProcess
@@ -48,6 +48,7 @@ BACKOFF_S = (0.0, 0.5, 2.0)
 COMPILE_LIMIT_S = 600.0
 FREEZE_FACTOR = 10  # a step may take so many times what was predicted
 KEPT_RUNS = 32  # ended runs held in memory
+KEPT_NOTES = 20  # of a run; a library that floods stdout must not flood the store
 
 
 def default_worker_command() -> list[str]:
@@ -68,6 +69,7 @@ class Job:
     reported: set[str] = field(default_factory=set)  # paths of the step in flight that have a measurement
     started: str = ""  # path of its last `started`
     limit_s: float = 0.0  # of silence
+    notes: int = 0
     begun: float | None = None  # monotonic time of the first step
     paused_since: float | None = None
     paused_s: float = 0.0  # waiting for the device or for a new worker: not the run's time
@@ -215,7 +217,7 @@ class Lab:
 
     def _keep(self, run_id: str, run: Run) -> None:
         self._runs[run_id] = run
-        ended = [key for key, kept in self._runs.items() if not kept.active and key != self._newest]
+        ended = [key for key, kept in self._runs.items() if not kept.active and key not in (self._newest, self._active)]
         for key in ended[:-KEPT_RUNS]:
             del self._runs[key]
 
@@ -294,7 +296,7 @@ class Lab:
                 self._handle(kind, process, line)
             except Exception as error:  # a mistake here must not leave pages waiting for ever
                 logger.exception("the lab's supervisor failed")
-                self._give_up(f"internal error: {type(error).__name__}: {error}")
+                self._give_up(f"the lab cannot go on with this worker: {type(error).__name__}: {error}")
 
     def _handle(self, kind: str, process: WorkerProcess | None, line: bytes | None) -> None:
         if kind == "alarm":
@@ -408,22 +410,32 @@ class Lab:
         before = job.points.get((m.path, m.seq))
         if before is not None and before.device_ms and m.device_ms is None:
             m = replace(m, reason=f"{m.reason}; the quick pass had measured {before.device_ms:.4g} ms")
-        job.points[m.path, m.seq] = m
         self.store.event(job.run_id, "measurement", measurement_json(m))
+        job.points[m.path, m.seq] = m
         with self._changed:
             ordered = in_order(self._runs[job.run_id].sweep, job.points.values())
             self._update(job.run_id, measurements=ordered, seconds=self._seconds(job.run_id))
 
     def _blame(self, job: Job, path: str, status: str, reason: str) -> None:
-        job.reported.add(path)
-        m = Measurement(problem=job.step.problem, path=path, status=status, reason=reason, phase=job.step.phase)
+        problem = job.step.problem
+        m = Measurement(
+            problem=problem,
+            path=path,
+            status=status,
+            reason=reason,
+            phase=job.step.phase,
+            flops=cost.flops(problem),
+            min_bytes=cost.min_bytes(problem),
+        )
         self._record(job, m)
+        job.reported.add(path)
 
     def _note(self, text: str) -> None:
         """What the worker said out of turn; kept for whoever looks for the cause of something."""
         logger.debug("worker: %s", text)
         self.notes.append(text)
-        if self._job is not None:
+        if self._job is not None and self._job.notes < KEPT_NOTES:
+            self._job.notes += 1
             self.store.event(self._job.run_id, "note", {"text": text})
 
     # What the worker says
@@ -440,14 +452,16 @@ class Lab:
             "done": self._on_done,
             "fatal": self._on_fatal,
         }
-        answer = answers.get(str(message.get("event"))) if message else None
-        if answer is None:
+        event = str(message.get("event")) if message else ""
+        if event not in answers:
             self._note(f"not a message: {line[:200]!r}")
             return
         try:
-            answer(message)
+            answers[event](message)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            self._note(f"malformed {message['event']} ({type(error).__name__}: {error}): {line[:200]!r}")
+            if event in ("hello", "done"):  # without these nothing goes on
+                raise
+            self._note(f"malformed {event} ({type(error).__name__}: {error}): {line[:200]!r}")
 
     def _current(self, message: dict[str, Any]) -> Job | None:
         """The job, when the message speaks of its step in flight; any sign of life there starts the time limit anew."""
@@ -464,11 +478,11 @@ class Lab:
         device = Device.from_json(message["device"])
         paths = tuple(PathStatus(**status) for status in message["paths"])
         self._ready, self._alarm = True, None
-        self._set_worker("busy" if self._job else "ready", device=device, paths=paths)
-        self.store.remember_device(self.worker_command, device, paths)
         if device.key != self._last_key:
             self._disown_answers(device)
         self._last_key = device.key
+        self._set_worker("busy" if self._job else "ready", device=device, paths=paths)
+        self.store.remember_device(self.worker_command, device, paths)
         if self._job is not None:
             self._job.free_bytes = device.free_bytes
         self._advance()
@@ -521,11 +535,11 @@ class Lab:
         if m.problem != job.step.problem or m.path not in job.step.paths or m.path in job.reported:
             self._note(f"a measurement that was not asked for: {m.path} at sequence {m.seq:,}")
             return
+        self._record(job, judged(replace(m, phase=job.step.phase), self._worker.device))
         job.reported.add(m.path)
         job.limit_s = max(self.time_limit_s, FREEZE_FACTOR * job.step.predicted_s)  # what compiled has compiled
         if m.status != "fault":
             self._deaths = 0
-        self._record(job, judged(replace(m, phase=job.step.phase), self._worker.device))
 
     def _on_done(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) is None:
@@ -623,14 +637,11 @@ class Lab:
     def _give_up(self, reason: str) -> None:
         """No worker, no runs; the next submit tries again."""
         self._kill_worker()
-        if self._job is not None:
-            self._finish(self._job.run_id, "failed", reason)
+        with self._changed:  # nobody sees the one without the other
+            self._set_worker("failed", reason)
+            for run_id in [self._active, *self._queue]:
+                self._finish(run_id, "failed", reason)
             self._end_job()
-        with self._changed:
-            waiting = list(self._queue)
-        for run_id in waiting:
-            self._finish(run_id, "failed", reason)
-        self._set_worker("failed", reason)
 
 
 def judged(m: Measurement, device: Device) -> Measurement:

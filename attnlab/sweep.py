@@ -261,7 +261,7 @@ class Planner:
             return None
         (round_s, _, here), dearer = blurred[0], blurred[1:]
         for_here_s = left_s - least * sum(item[0] for item in dearer)
-        samples = min(REFINED_SAMPLES, int(for_here_s / round_s) - OVERHEAD_CALLS)
+        samples = max(QUICK_SAMPLES + 1, min(REFINED_SAMPLES, int(for_here_s / round_s) - OVERHEAD_CALLS))
         all_rounds_s = round_s + sum(item[0] for item in dearer)
         if (REFINED_SAMPLES + OVERHEAD_CALLS) * all_rounds_s <= left_s:
             needed_s = [REFINED_SAMPLES * call_ms(m) / 1e3 for _, _, points_there in blurred for m in points_there]

@@ -3,15 +3,16 @@
 It computes nothing: times follow from FLOPs at a made-up rate. FAKE_WORKER, a JSON object in the environment, says how
 it misbehaves; "at" values are [path, seq], and what happens there happens at every visit.
 
-    kind         "cuda" (as one H200) or "cpu"                      free_bytes   what hello and done say
+    kind         "cuda" (as one H200) or "cpu"                      uuid
+    free_bytes   what hello says is free                            free_after   what done says
     delay_s      so long takes each path                            start_s      so long takes the start
     oom_at, unsupported_at, suspect_fast_at                         the point has that status; the last reports 1e-6 ms
     die_at, exit_at, hang_at, fault_at                              SIGKILL, exit 7, silence, fault + fatal
     compile_at, compile_s; forget_at                                compiling for so long; no measurement
-    die_after                                                       SIGKILL after the point's measurement
-    die_idle, die_at_start, fatal_at_start, garbage, half_line      true
-    ignore_cancel, escape (a child that holds the output open), stray (measurements nobody asked for), waiting_s
-    ms           {"path": {"seq": ms}}                              instead of the made-up rate
+    die_after, die_refined                                          SIGKILL after its measurement; in refinement
+    die_at_start, fatal_at_start, garbage, half_line                true
+    escape, stray                                                   a child holds the output; uncalled-for measurements
+    waiting_s                                                       so long another program holds the device
 """
 
 from __future__ import annotations
@@ -78,13 +79,12 @@ def here(mode: str, path: str, seq: int) -> bool:
 def nap(seconds: float) -> None:
     """Ends early when cancelled."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end and (MODE.get("ignore_cancel") or not cancel.is_set()):
+    while time.monotonic() < end and not cancel.is_set():
         time.sleep(min(0.01, seconds))
 
 
 def measured(problem: AttentionProblem, path: str, command: dict[str, Any]) -> Measurement:
     ms = cost.flops(problem) / TFLOPS.get(path, OTHER_TFLOPS) / 1e9 + 0.01
-    ms = MODE.get("ms", {}).get(path, {}).get(str(problem.seq_kv), ms)
     if here("suspect_fast_at", path, problem.seq_kv):
         ms = 1e-6
     samples = command["min_samples"]
@@ -107,7 +107,7 @@ def measure(command: dict[str, Any]) -> None:
         say("waiting", id=step, text="another program measures on this device")
         nap(MODE["waiting_s"])
     for path in command["paths"]:
-        if cancel.is_set() and not MODE.get("ignore_cancel"):
+        if cancel.is_set():
             break
         say("started", id=step, path=path)
         if MODE.get("garbage"):
@@ -116,7 +116,7 @@ def measure(command: dict[str, Any]) -> None:
         if here("compile_at", path, seq):
             say("compiling", id=step, path=path, text=f"compiling {path}")
             nap(MODE["compile_s"])
-        if here("die_at", path, seq):
+        if here("die_at", path, seq) or (here("die_refined", path, seq) and command["phase"] == "refined"):
             print("some unrelated warning", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         if here("exit_at", path, seq):
@@ -125,7 +125,7 @@ def measure(command: dict[str, Any]) -> None:
         if here("hang_at", path, seq):
             time.sleep(3600)
         nap(MODE.get("delay_s", 0.0))
-        if cancel.is_set() and not MODE.get("ignore_cancel"):
+        if cancel.is_set():
             break
         m = measured(problem, path, command)
         if here("forget_at", path, seq):
@@ -142,12 +142,10 @@ def measure(command: dict[str, Any]) -> None:
         if MODE.get("stray"):
             report(m)  # twice
             report(replace(m, path="sdpa-math"))
-            report(replace(m, problem=replace(problem, heads=problem.heads * 2, kv_heads=0)))
+            report(replace(m, problem=replace(problem, batch=problem.batch + 1)))
         if here("die_after", path, seq):
             os.kill(os.getpid(), signal.SIGKILL)
-    say("done", id=step, cancelled=cancel.is_set(), free_bytes=FREE_BYTES)
-    if MODE.get("die_idle"):
-        os._exit(9)
+    say("done", id=step, cancelled=cancel.is_set(), free_bytes=MODE.get("free_after", FREE_BYTES))
 
 
 def main() -> None:

@@ -1,0 +1,545 @@
+"""The lab against a worker that misbehaves in every way it can; no torch. Waits have deadlines, nothing is timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from attnlab.device import Device
+from attnlab.lab import Lab, default_worker_command, judged
+from attnlab.measurement import Measurement
+from attnlab.problem import AttentionProblem
+from attnlab.store import Store
+from attnlab.sweep import Sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+FAKE = [sys.executable, "-u", str(ROOT / "tests" / "fake_worker.py")]
+DEADLINE_S = 30.0
+PROBLEM = AttentionProblem(batch=4, seq_q=128, heads=32, head_dim=128)
+SWEEP = Sweep(problem=PROBLEM, seqs=(128, 256, 512))
+QUICK = replace(SWEEP, refine=False)
+
+
+@pytest.fixture
+def make_lab(tmp_path, monkeypatch):
+    """make_lab(die_at=["flash", 256], …, limits={…}): a lab whose worker is in that mode; closed at the end."""
+    labs = []
+
+    def make(limits=None, store=None, command=FAKE, **mode):
+        monkeypatch.setenv("FAKE_WORKER", json.dumps(mode))
+        lab = Lab(store or Store(tmp_path), worker_command=command, **(limits or {}))
+        labs.append(lab)
+        return lab
+
+    yield make
+    for lab in labs:
+        lab.close()
+        assert not lab._supervisor.is_alive()
+
+
+def until(lab: Lab, true, what: str = ""):
+    """The first snapshot of the lab for which true(snapshot); AssertionError after the deadline."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        snapshot = lab.snapshot()
+        if true(snapshot):
+            return snapshot
+        lab.changed(snapshot.version, 0.5)
+    raise AssertionError(f"waited in vain: {what} {lab.snapshot()}")
+
+
+def ready(lab: Lab):
+    return until(lab, lambda s: s.worker.state in ("ready", "failed"), "ready").worker
+
+
+def result(lab: Lab, sweep: Sweep = QUICK, **how):
+    """The ended run."""
+    run = lab.wait(lab.submit(sweep, **how), DEADLINE_S)
+    assert not run.active, run
+    return run
+
+
+def statuses(run) -> dict[tuple[str, int], str]:
+    return {(m.path, m.seq): m.status for m in run.measurements}
+
+
+def all_ok_but(sweep: Sweep, path: str, seq: int, status: str) -> dict[tuple[str, int], str]:
+    return {(p, s): "ok" for p in sweep.paths for s in sweep.seqs} | {(path, seq): status}
+
+
+def gone(pid: int) -> bool:
+    """Ended, or a zombie that its parent has not fetched."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_gone(pid: int) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not gone(pid):
+        assert time.monotonic() < end, f"process {pid} is left behind"
+        time.sleep(0.02)
+
+
+def worker_pid(lab: Lab) -> int:
+    return lab._process._popen.pid
+
+
+# A run
+
+
+def test_a_sweep_is_measured_refined_and_stored(make_lab, tmp_path):
+    lab = make_lab()
+    run = result(lab, SWEEP)
+    assert (run.state, run.phase, run.reason, run.activity) == ("done", "refined", "", "")
+    assert statuses(run) == all_ok_but(SWEEP, "flash", 128, "ok")
+    assert {m.phase for m in run.measurements} == {"refined"}
+    assert run.device.name == "NVIDIA H200" and run.seconds > 0
+    assert Store(tmp_path).load(run.id) == replace(run, activity="")
+    kinds = {kind for _, kind, _ in Store(tmp_path).events(run.id)}
+    assert kinds == {"started", "measurement", "done"}
+    assert lab.notes == type(lab.notes)(maxlen=100)
+
+
+def test_the_worker_starts_before_anything_is_asked_and_says_what_it_learns(make_lab):
+    worker = ready(lab := make_lab())
+    assert worker.device.kind == "cuda" and len(worker.paths) > 5
+    until(lab, lambda s: s.worker.paths[0].state == "ready", "the path event")
+    assert lab.snapshot().run is None and lab.snapshot().queue == ()
+
+
+def test_points_are_seen_and_stored_as_they_arrive(make_lab, tmp_path):
+    lab = make_lab(delay_s=0.3)
+    run_id = lab.submit(QUICK)
+    snapshot = until(lab, lambda s: s.run and s.run.measurements, "the first point")
+    assert snapshot.run.state == "running" and len(snapshot.run.measurements) < 6
+    assert "at sequence" in snapshot.run.activity
+    assert Store(tmp_path).load(run_id).measurements  # another process sees it
+
+
+def test_changed_wakes_and_equal_versions_are_equal_snapshots(make_lab):
+    ready(lab := make_lab(delay_s=0.05))
+    before = lab.snapshot()
+    assert lab.changed(before.version, 0.05) == before.version
+    lab.submit(QUICK)
+    assert lab.changed(before.version, DEADLINE_S) > before.version
+    seen = {}
+    while (snapshot := lab.snapshot()).run.active:
+        assert seen.setdefault(snapshot.version, snapshot) == snapshot
+        lab.changed(snapshot.version, DEADLINE_S)
+
+
+def test_jobs_run_one_after_the_other(make_lab):
+    lab = make_lab(delay_s=0.02)
+    sweeps = [replace(QUICK, problem=replace(PROBLEM, batch=n)) for n in (1, 2, 3)]
+    ids = [lab.submit(sweep) for sweep in sweeps]
+    snapshot = until(lab, lambda s: s.run.id == ids[0] and s.run.state == "running", "the first job")
+    assert snapshot.queue == tuple(ids[1:])
+    for run_id, sweep in zip(ids, sweeps, strict=True):
+        run = lab.wait(run_id, DEADLINE_S)
+        assert (run.state, {m.problem.batch for m in run.measurements}) == ("done", {sweep.problem.batch})
+    assert lab.snapshot().run.id == ids[-1]
+
+
+def test_an_equal_sweep_joins_the_run_that_is_on_its_way(make_lab):
+    lab = make_lab(delay_s=0.05)
+    first = lab.submit(QUICK)
+    assert lab.submit(QUICK) == first
+    assert lab.submit(QUICK, fresh=True) != first
+
+
+def test_predicted_points_are_stored_like_measured_ones(make_lab, tmp_path):
+    sweep = replace(QUICK, seqs=(128, 65_536), budget_s=600)
+    lab = make_lab()
+    run = result(lab, sweep)
+    m = Store(tmp_path).load(run.id).get("standard", 65_536)
+    assert m.status == "oom" and m.predicted_bytes and "not tried" in m.reason
+    assert m == run.get("standard", 65_536)
+
+
+def test_free_memory_is_what_the_last_step_left(make_lab):
+    """A verdict must not depend on what was free when the worker started."""
+    sweep = replace(QUICK, seqs=(128, 4096))
+    assert result(make_lab(free_bytes=1 << 30), sweep).get("standard", 4096).status == "oom"
+    assert result(make_lab(free_bytes=1 << 30, free_after=100 << 30), sweep, fresh=True).get("standard", 4096).ok
+
+
+def test_a_real_out_of_memory_does_not_stop_the_sweep(make_lab):
+    """F11: the other path at that length, and the shorter ones later, are measured all the same."""
+    run = result(make_lab(oom_at=["standard", 256]), replace(SWEEP, seqs=(128, 256)))
+    assert statuses(run) == all_ok_but(replace(SWEEP, seqs=(128, 256)), "standard", 256, "oom")
+    assert run.get("standard", 256).predicted_bytes is None
+
+
+def test_an_unsupported_path_is_a_point_and_nothing_more(make_lab):
+    run = result(make_lab(unsupported_at=["flash", 256]))
+    assert statuses(run) == all_ok_but(QUICK, "flash", 256, "unsupported")
+
+
+# Judgement
+
+
+def test_an_impossible_time_is_suspect_before_it_is_seen_or_stored(make_lab, tmp_path):
+    lab = make_lab(suspect_fast_at=["flash", 256])
+    run = result(lab, SWEEP)
+    m = run.get("flash", 256)
+    assert (m.status, m.device_ms) == ("suspect", 1e-6) and "peak" in m.reason
+    assert statuses(run) == all_ok_but(SWEEP, "flash", 256, "suspect")
+    stored = [data for _, kind, data in Store(tmp_path).events(run.id) if kind == "measurement"]
+    assert all(data["status"] == "suspect" for data in stored if (data["path"], data["seq_kv"]) == ("flash", 256))
+
+
+def test_f13_a_clock_that_stopped_too_early():
+    problem = AttentionProblem(batch=4, seq_q=4096, heads=32, head_dim=128)
+    device = Device(kind="cuda", name="NVIDIA H200", uuid="u", total_bytes=1, free_bytes=1)
+    injected = Measurement(problem=problem, path="flash", status="ok", device_ms=0.03)
+    m = judged(injected, device)
+    assert (m.status, m.device_ms) == ("suspect", 0.03)
+    assert "36,6" in m.reason and "989.5" in m.reason and "peak" in m.reason
+    assert judged(replace(injected, device_ms=1.7), device).ok
+    assert judged(replace(injected, device_ms=None), device).status == "suspect"
+    refused = replace(injected, status="unsupported", reason="why", device_ms=None)
+    assert judged(refused, device) == refused
+
+
+def test_measurements_nobody_asked_for_are_dropped_with_a_note(make_lab):
+    lab = make_lab(stray=True)
+    run = result(lab)
+    assert statuses(run) == all_ok_but(QUICK, "flash", 128, "ok")
+    assert {m.problem for m in run.measurements} == {PROBLEM.at_seq(seq) for seq in QUICK.seqs}
+    assert len([note for note in lab.notes if "not asked for" in note]) == 3 * 6
+
+
+def test_garbage_on_stdout_is_noted_and_passed_over(make_lab):
+    lab = make_lab(garbage=True)
+    assert statuses(result(lab)) == all_ok_but(QUICK, "flash", 128, "ok")
+    assert any("a library prints" in note for note in lab.notes)
+
+
+def test_a_path_without_a_measurement_is_a_fault_not_an_endless_loop(make_lab):
+    run = result(make_lab(forget_at=["flash", 256]))
+    assert statuses(run) == all_ok_but(QUICK, "flash", 256, "fault")
+    assert "without a measurement" in run.get("flash", 256).reason
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ({"die_at": ["flash", 256]}, "the worker died (signal 9, killed); restarted"),
+        ({"exit_at": ["flash", 256]}, "the worker died (exit code 7: RuntimeError: the last words); restarted"),
+    ],
+)
+@pytest.mark.parametrize("paths", [("standard", "flash"), ("flash", "standard")])
+def test_a_worker_that_dies_is_a_fault_on_its_point_and_the_sweep_goes_on(make_lab, mode, words, paths):
+    sweep = replace(QUICK, paths=paths)
+    run = result(make_lab(**mode), sweep)
+    assert run.state == "done" and statuses(run) == all_ok_but(sweep, "flash", 256, "fault")
+    assert run.get("flash", 256).reason == words
+    assert run.get("flash", 256).device_ms is None and run.get("flash", 256).flops
+
+
+def test_f20_a_fault_that_ends_the_worker_is_reported_once_and_the_sweep_goes_on(make_lab, tmp_path):
+    run = result(make_lab(fault_at=["standard", 256]))
+    assert run.state == "done" and statuses(run) == all_ok_but(QUICK, "standard", 256, "fault")
+    assert "device-side assert" in run.get("standard", 256).reason
+    points = [data for _, kind, data in Store(tmp_path).events(run.id) if kind == "measurement"]
+    assert len(points) == 6
+
+
+def test_a_death_between_two_paths_is_nobodys_fault(make_lab):
+    run = result(make_lab(die_after=["standard", 256]))
+    assert run.state == "done" and statuses(run) == all_ok_but(QUICK, "flash", 128, "ok")
+
+
+def test_a_number_of_the_quick_pass_is_not_lost_when_refinement_faults(make_lab, tmp_path):
+    lab = make_lab(die_refined=["flash", 256])
+    run = result(lab, SWEEP)
+    m = run.get("flash", 256)
+    assert m.status == "fault" and m.phase == "refined" and "the quick pass had measured" in m.reason
+    stored = [data["status"] for _, kind, data in Store(tmp_path).events(run.id) if kind == "measurement"]
+    assert len(stored) == 12 and stored.count("fault") == 1
+
+
+def test_a_worker_killed_from_outside_costs_one_point(make_lab):
+    lab = make_lab(delay_s=0.1)
+    run_id = lab.submit(QUICK)
+    until(lab, lambda s: s.run and len(s.run.measurements) == 2, "two points")
+    os.kill(worker_pid(lab), signal.SIGKILL)
+    run = lab.wait(run_id, DEADLINE_S)
+    assert run.state == "done" and len(run.measurements) == 6
+    assert [m.status for m in run.measurements].count("fault") <= 1
+
+
+def test_an_idle_worker_that_is_killed_is_replaced(make_lab):
+    ready(lab := make_lab())
+    pid = worker_pid(lab)
+    os.kill(pid, signal.SIGKILL)
+    until(lab, lambda s: lab._process and worker_pid(lab) != pid and s.worker.state == "ready", "a new worker")
+    assert result(lab).state == "done"
+
+
+def test_half_a_line_and_three_deaths_in_a_row_end_the_run_not_the_lab(make_lab):
+    lab = make_lab(half_line=True)
+    run = result(lab)
+    assert run.state == "failed" and "died 3 times in a row" in run.reason and "exit code 5" in run.reason
+    assert any('"measure' in note for note in lab.notes)
+    assert lab.snapshot().worker.state == "failed"
+
+
+def test_a_worker_that_cannot_start_says_why_and_is_tried_again_at_the_next_submit(make_lab, monkeypatch):
+    lab = make_lab(fatal_at_start=True)
+    worker = ready(lab)
+    assert (worker.state, worker.text) == ("failed", "PyTorch is not installed; run make run")
+    run = result(lab)
+    assert (run.state, run.reason) == ("failed", "PyTorch is not installed; run make run")
+    monkeypatch.setenv("FAKE_WORKER", "{}")
+    assert result(lab).state == "done"
+
+
+def test_a_worker_that_dies_at_start_without_a_word_is_tried_three_times(make_lab):
+    worker = ready(make_lab(die_at_start=True))
+    assert worker.state == "failed" and "3 times" in worker.text
+    assert worker.text.endswith("ModuleNotFoundError: No module named 'torch'")
+
+
+def test_a_command_that_does_not_exist_is_one_line(make_lab):
+    lab = make_lab(command=["/does/not/exist", "x"])
+    assert "/does/not/exist" in ready(lab).text and "\n" not in lab.snapshot().worker.text
+    assert result(lab).state == "failed"
+
+
+def test_a_worker_that_never_says_hello_is_given_up(make_lab):
+    worker = ready(make_lab(start_s=3600, limits={"start_limit_s": 0.3}))
+    assert "did not start within 0.3 s" in worker.text
+
+
+def test_a_hello_that_cannot_be_read_is_given_up(make_lab):
+    hello = [sys.executable, "-c", "import sys; print('{\"event\": \"hello\"}', flush=True); sys.stdin.read()"]
+    worker = ready(make_lab(command=hello))
+    assert worker.state == "failed" and "device" in worker.text
+
+
+def test_a_child_that_holds_the_output_open_does_not_hide_the_workers_death(make_lab):
+    lab = make_lab(escape=True, die_at=["flash", 256])
+    assert statuses(result(lab)) == all_ok_but(QUICK, "flash", 256, "fault")
+
+
+# Time limit
+
+
+def test_a_hang_is_a_timeout_and_the_sweep_goes_on(make_lab):
+    lab = make_lab(hang_at=["standard", 256], limits={"time_limit_s": 0.5})
+    run = result(lab)
+    # A path that hung is not tried at longer lengths.
+    assert statuses(run) == all_ok_but(QUICK, "standard", 256, "timeout") | {("standard", 512): "skipped"}
+    assert "0.5 s" in run.get("standard", 256).reason
+
+
+def test_compiling_and_waiting_for_the_device_are_no_hangs(make_lab):
+    lab = make_lab(compile_at=["flash", 256], compile_s=1.0, waiting_s=1.0, limits={"time_limit_s": 0.5})
+    run_id = lab.submit(QUICK)
+    seen = set()
+    while (snapshot := lab.snapshot(run_id)).run.active:
+        seen.add(snapshot.run.activity)
+        lab.changed(snapshot.version, DEADLINE_S)
+    assert statuses(snapshot.run) == all_ok_but(QUICK, "flash", 128, "ok")
+    assert {"compiling flash", "another program measures on this device"} <= seen
+
+
+def test_waiting_for_the_device_is_not_the_runs_time(make_lab):
+    run = result(make_lab(waiting_s=0.4), replace(QUICK, budget_s=0.3))
+    assert statuses(run) == all_ok_but(QUICK, "flash", 128, "ok")
+
+
+# Cancel
+
+
+def test_a_cancelled_run_is_seen_at_once_and_the_worker_stays_warm(make_lab):
+    lab = make_lab(delay_s=0.1)
+    run_id = lab.submit(QUICK)
+    until(lab, lambda s: s.run and s.run.measurements, "a point")
+    pid = worker_pid(lab)
+    lab.cancel(run_id)
+    run = lab.snapshot(run_id).run
+    assert (run.state, run.reason) == ("cancelled", "stopped") and run.measurements
+    again = result(lab, replace(QUICK, problem=replace(PROBLEM, batch=1)))
+    assert again.state == "done" and worker_pid(lab) == pid
+    assert lab.store.load(run_id).state == "cancelled"
+    assert lab.snapshot(run_id).run.state == "cancelled" and len(lab.snapshot(run_id).run.measurements) < 6
+
+
+def test_a_worker_that_ignores_cancel_is_replaced(make_lab):
+    lab = make_lab(hang_at=["standard", 256], limits={"cancel_limit_s": 0.3})
+    run_id = lab.submit(QUICK)
+    until(lab, lambda s: s.run and "standard at sequence 256" in s.run.activity, "the hang")
+    pid = worker_pid(lab)
+    lab.cancel(run_id)
+    assert lab.snapshot(run_id).run.state == "cancelled"
+    run = result(lab, replace(QUICK, seqs=(128,)))
+    assert run.state == "done" and gone(pid)
+    assert "timeout" not in statuses(lab.snapshot(run_id).run).values()  # it was stopped, it did not fail
+
+
+def test_a_cancelled_queued_run_never_starts(make_lab):
+    lab = make_lab(delay_s=0.1)
+    first, second = lab.submit(QUICK), lab.submit(replace(QUICK, seqs=(128,)))
+    until(lab, lambda s: s.queue == (second,), "the first to start")
+    lab.cancel(second)
+    assert lab.snapshot().queue == ()
+    assert lab.wait(first, DEADLINE_S).state == "done"
+    assert lab.snapshot(second).run.measurements == ()
+    assert lab.store.load(second).state == "cancelled"
+
+
+def test_cancelling_what_has_ended_or_never_was_changes_nothing(make_lab):
+    lab = make_lab()
+    run = result(lab)
+    lab.cancel(run.id)
+    lab.cancel("no such run")
+    assert lab.snapshot(run.id).run.state == "done" and lab.snapshot("no such run").run is None
+
+
+def test_cancel_while_the_worker_is_still_starting(make_lab):
+    lab = make_lab(start_s=0.5)
+    run_id = lab.submit(QUICK)
+    lab.cancel(run_id)
+    assert lab.snapshot(run_id).run.state == "cancelled"
+    assert result(lab, replace(QUICK, seqs=(128,))).state == "done"
+
+
+def test_many_changes_of_mind_leave_the_last_one(make_lab):
+    """A slider that is dragged: each position cancels the one before."""
+    lab = make_lab(delay_s=0.01)
+    ids = []
+    for batch in range(1, 25):
+        if ids:
+            lab.cancel(ids[-1])
+        ids.append(lab.submit(replace(QUICK, problem=replace(PROBLEM, batch=batch))))
+    assert lab.wait(ids[-1], DEADLINE_S).state == "done"
+    assert {lab.snapshot(run_id).run.state for run_id in ids[:-1]} == {"cancelled"}
+
+
+def test_f23_a_running_sweep_does_not_change_with_the_form(make_lab):
+    lab = make_lab(delay_s=0.05)
+    running = lab.submit(replace(QUICK, problem=replace(PROBLEM, heads=16, kv_heads=16)))
+    until(lab, lambda s: s.run and len(s.run.measurements) >= 2, "two points")
+    lab.submit(replace(QUICK, problem=replace(PROBLEM, heads=8, kv_heads=8)))
+    run = lab.wait(running, DEADLINE_S)
+    assert run.state == "done" and [m.problem.heads for m in run.measurements] == [16] * 6
+
+
+# Answers from the store
+
+
+def test_a_setting_measured_before_is_answered_without_measuring(make_lab, tmp_path):
+    lab = make_lab()
+    first = result(lab, SWEEP)
+    before = len(lab.store.recent())
+    part = replace(SWEEP, seqs=(256,), paths=("flash",))
+    snapshot = lab.snapshot(view := lab.submit(part))
+    assert snapshot.run.state == "done" and snapshot.run.sweep == part and snapshot.run.id == view
+    assert snapshot.run.measurements == (first.get("flash", 256),)
+    assert snapshot.run.created == first.created
+    assert lab.snapshot(lab.submit(SWEEP)).run.measurements == first.measurements
+    assert lab.snapshot(view).run.sweep == part  # two views of one run do not disturb each other
+    assert len(lab.store.recent()) == before
+    assert result(lab, SWEEP, fresh=True).id.partition(":")[0] != first.id
+
+
+def test_an_answer_is_there_before_the_worker_is(make_lab, tmp_path):
+    ready(lab := make_lab())
+    first = result(lab)
+    lab.close()
+    lab = make_lab(start_s=3600)
+    snapshot = lab.snapshot(lab.submit(QUICK))
+    assert snapshot.worker.state == "starting" and snapshot.worker.device == first.device
+    assert snapshot.run.measurements == first.measurements
+    assert lab.snapshot(first.id).run.measurements == first.measurements
+
+
+def test_an_early_answer_from_another_device_says_so(make_lab):
+    ready(lab := make_lab())
+    result(lab)
+    lab.close()
+    lab = make_lab(start_s=0.5, uuid="another card")
+    view = lab.submit(QUICK)
+    assert lab.snapshot(view).run.reason == ""
+    until(lab, lambda s: s.worker.state == "ready", "hello")
+    assert "measure it again" in lab.snapshot(view).run.reason
+    assert result(lab).device.uuid == "another card"
+
+
+# The end
+
+
+def test_close_ends_the_worker_and_the_run(make_lab):
+    lab = make_lab(delay_s=0.2)
+    run_id = lab.submit(QUICK)
+    queued = lab.submit(replace(QUICK, seqs=(128,)))
+    until(lab, lambda s: s.run and s.run.measurements, "a point")
+    pid = worker_pid(lab)
+    lab.close()
+    lab.close()
+    assert gone(pid)
+    assert lab.store.load(run_id).state == lab.store.load(queued).state == "cancelled"
+    assert lab.wait(run_id, 1).state == "cancelled"
+    with pytest.raises(RuntimeError):
+        lab.submit(QUICK)
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("attnlab")]
+    assert left == []
+
+
+def test_close_ends_a_worker_that_hangs(make_lab):
+    lab = make_lab(hang_at=["standard", 128])
+    lab.submit(QUICK)
+    until(lab, lambda s: s.run and s.run.activity, "the hang")
+    pid = worker_pid(lab)
+    lab.close()
+    assert gone(pid)
+
+
+SERVER = """
+import sys
+sys.path.insert(0, {root!r})
+from attnlab.lab import Lab
+from attnlab.store import Store
+lab = Lab(Store({home!r}), worker_command={fake!r})
+while lab.snapshot().worker.state != "ready":
+    lab.changed(lab.snapshot().version, 1)
+print(lab._process._popen.pid, flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize("then", ["", "raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)"])
+def test_no_process_is_left_behind(tmp_path, then):
+    code = SERVER.format(root=str(ROOT), home=str(tmp_path), fake=FAKE, then=then)
+    server = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=DEADLINE_S)
+    wait_gone(int(server.stdout))
+
+
+def test_the_worker_module_is_found_from_any_directory(tmp_path, monkeypatch):
+    """Only whether it is found: what it does then is the worker's own test."""
+    monkeypatch.setenv("ATTNLAB_WORKER", "env FAKE=1")
+    assert default_worker_command() == ["env", "FAKE=1", sys.executable, "-u", "-m", "attnlab.worker"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    find = "import importlib.util, sys; sys.exit('found' if importlib.util.find_spec('attnlab.worker') else 'lost')"
+    lab = Lab(Store(tmp_path), worker_command=[sys.executable, "-c", find])
+    try:
+        assert ready(lab).text.endswith("found")
+    finally:
+        lab.close()
