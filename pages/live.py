@@ -1,7 +1,7 @@
 """The live lab: sliders → sweep → curves.
 
 Read from top to bottom: what the visitor asks for (the form), what this tab does about it (submit, cancel, queue), what
-is shown (one run, live or recorded). Two fragments keep it alive: `pulse` looks once a second whether the page as a whole
+is shown (one run, live or recorded). Two fragments keep it alive: `pulse` looks once a second whether the whole page
 is out of date, `results` redraws the charts while a run is active. Nothing appears or vanishes, so nothing jumps.
 """
 
@@ -12,7 +12,7 @@ import streamlit as st
 from attnlab import cli, figures
 from attnlab.run import Run, Snapshot
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, controls, headline, points, shell, status
+from attnlab.ui import chart, controls, headline, points, shell, status, text
 
 CHARTS_EVERY_S = 0.25
 CHART_PX = 400
@@ -43,6 +43,8 @@ recorded = {status.recording(run): run for run in shell.recorded_runs()}
 
 # The form.
 
+controls.seed(worker, recorded)
+
 with st.container(horizontal=True, vertical_alignment="center", wrap=False):
     st.markdown(status.device_line(worker), width="stretch", wrap=False)
     replay = st.selectbox(
@@ -51,8 +53,10 @@ with st.container(horizontal=True, vertical_alignment="center", wrap=False):
 replaying = replay in recorded
 
 with st.sidebar:
-    buttons = st.container(gap="xsmall")
-    controls.seed(worker)
+    with st.container(gap="xsmall"):
+        run_slot, stop_slot = st.columns([2, 1])
+        live_slot, again_slot = st.columns([1, 2], vertical_alignment="center")
+    live = live_slot.toggle("Live", True, key="live", bind="query-params")
     with st.container(gap="xsmall"):
         form = controls.form(worker, disabled=replaying)
     form_says = st.container()
@@ -67,7 +71,6 @@ if state["next_id"] and not active:
     active = run is not None and run.active
 request, state["request"] = state["request"], None
 can_run = form.sweep is not None and worker.device is not None and not replaying
-live = state.get("live", True)
 wanted = can_run and (request in ("run", "again") or (live and form.sweep != state["asked"]))
 waits = wanted and active and not live  # the running sweep finishes first
 if request == "stop" or (wanted and not waits):
@@ -81,36 +84,32 @@ if wanted:
 snapshot = look()
 active = snapshot.run is not None and snapshot.run.active
 
-with buttons:
-    left, right = st.columns([2, 1])
-    left.button(
-        "Queue" if active and not live else "Run",
-        key="run",
-        type="primary",
-        shortcut="Ctrl+Enter",
-        width="stretch",
-        on_click=press,
-        args=("run",),
-        disabled=not can_run,
-        help=form.refusal or None,
-    )
-    right.button("Stop", key="stop", on_click=press, args=("stop",), disabled=not active, width="stretch")
-    left, right = st.columns([1, 2], vertical_alignment="center")
-    left.toggle("Live", True, key="live", bind="query-params")
-    right.button(
-        "Measure again",
-        key="again",
-        width="stretch",
-        on_click=press,
-        args=("again",),
-        disabled=not can_run or active,
-        help="Measure this setting anew, even when this machine has an answer stored.",
-    )
+run_slot.button(
+    "Queue" if active and not live else "Run",
+    key="run",
+    type="primary",
+    shortcut="Ctrl+Enter",
+    width="stretch",
+    on_click=press,
+    args=("run",),
+    disabled=not can_run,
+    help=form.refusal or None,
+)
+stop_slot.button("Stop", key="stop", on_click=press, args=("stop",), disabled=not active, width="stretch")
+again_slot.button(
+    "Measure again",
+    key="again",
+    width="stretch",
+    on_click=press,
+    args=("again",),
+    disabled=not can_run or active,
+    help="Measure this setting anew, even when this machine has an answer stored.",
+)
 with form_says:
     if form.refusal:
-        st.error(form.refusal)
+        st.error(text.escape(form.refusal))
     if form.link_note:
-        st.warning(form.link_note)
+        st.warning(text.escape(form.link_note))
 
 
 # What is shown.
@@ -154,6 +153,7 @@ def results() -> None:
             figures.memory(run), key="memory", height=CHART_PX, alt="Peak memory against sequence length"
         )
         chart.plotly_chart(figures.speedup(run), key="speedup", height=CHART_PX, alt="Speed-up against sequence length")
+    st.caption(f"Every point of the run{' · ' + text.escape(run.mark) if run.mark else ''}")
     points.table(run)
     st.caption("The same run as a command line")
     st.code(cli.command_line(run.sweep), language="bash")

@@ -10,7 +10,7 @@ Nothing is trusted because the browser checked it: the address is validated here
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import streamlit as st
@@ -28,8 +28,9 @@ HEAD_DIMS = (32, 64, 96, 128, 192, 256)
 BUDGET_MAX_S = 3_600
 PATHS_AT_FIRST = ("standard", "flash")
 
-SEEDED = "_form_seeded"  # what the form was filled with, to see whether the visitor has touched it
+SEEDED = "_form_seeded"  # what the form was filled with before the device was known
 LINK_FAULTS = "_link_faults"  # [(key, what the link said, what is legal)]
+LINK_SWEEP = "_link_sweep"  # what was shown beside them; they are old news once the form says something else
 
 
 @dataclass(frozen=True)
@@ -41,30 +42,35 @@ class Form:
     link_note: str  # what in the link was not understood; empty when all was
 
 
-def seed(worker: WorkerState) -> None:
-    """Fills the form before its widgets exist: the link first, then what fits the device. Once in each run of the page."""
+def seed(worker: WorkerState, recordings: Collection[str]) -> None:
+    """Fills the form before its widgets exist: the link first, then what fits the device. Once a run of the page.
+
+    `recordings` are the names that `replay` may have in a link.
+    """
     device = worker.device
     defaults = shape_values(default_sweep(device.kind if device else "cpu"))
     if SEEDED not in st.session_state:
         link = {key: st.query_params.get_all(key) for key in st.query_params}
-        faults = link_faults(link)
-        st.session_state[LINK_FAULTS] = faults
+        faults = link_faults(link, recordings)
         wrong = {key for key, _, _ in faults}
         by_this_page = "dtype" in link  # then a missing value is its widget's declared default
-        seeds = {k: v for k, v in defaults.items() if k in wrong or (k not in link and not by_this_page)}
-        for key in ("dtype", "direction"):
-            if key not in link:
-                seeds[key] = defaults[key]
+        undeclared = ("dtype", "direction")
+        seeds = {
+            key: value
+            for key, value in defaults.items()
+            if key in wrong or (key not in link and (key in undeclared or not by_this_page))
+        }
         st.session_state.update(seeds)
         if device is not None:
             st.query_params.update({key: str(value) for key, value in seeds.items()})
-        # A form that the link filled is never filled again; one seeded without knowing the device is, once it is known.
-        st.session_state[SEEDED] = None if link or device is not None else seeds
-    elif device is not None and st.session_state[SEEDED] is not None:
-        seeded = st.session_state[SEEDED]
-        st.session_state[SEEDED] = None
+        st.session_state[LINK_FAULTS] = faults
+        st.session_state[SEEDED] = {} if device is not None else seeds
+    elif device is not None and (seeded := st.session_state[SEEDED]):
+        # Seeded before the device was known, and now it is. What the visitor has touched meanwhile is left alone.
+        st.session_state[SEEDED] = {}
         if all(st.session_state.get(key) == value for key, value in seeded.items()):
-            st.session_state.update(defaults)
+            st.session_state.update({key: defaults[key] for key in seeded})
+            st.session_state.pop(LINK_SWEEP, None)  # this change is not the visitor's
 
 
 def shape_values(sweep: Sweep) -> dict[str, int | str]:
@@ -80,7 +86,7 @@ def shape_values(sweep: Sweep) -> dict[str, int | str]:
     }
 
 
-def link_faults(link: Mapping[str, list[str]]) -> list[tuple[str, str, str]]:
+def link_faults(link: Mapping[str, list[str]], recordings: Collection[str]) -> list[tuple[str, str, str]]:
     """What in a link cannot be: (key, the text, the legal values), one for each parameter that is not understood."""
     whole = {
         "batch": range(1, BATCH_MAX + 1),
@@ -101,6 +107,8 @@ def link_faults(link: Mapping[str, list[str]]) -> list[tuple[str, str, str]]:
             faults.append((key, text, ", ".join(words[key])))
         elif key in switches and text.lower() not in ("true", "false"):
             faults.append((key, text, "true, false"))
+        elif key == "replay" and text not in recordings:
+            faults.append((key, text, "; ".join(recordings) or "nothing, for no run is recorded here"))
     return faults
 
 
@@ -171,9 +179,11 @@ def form(worker: WorkerState, *, disabled: bool) -> Form:
         sweep = to_sweep(batch, seq, heads, head_dim, kv_heads, dtype, direction, causal, paths, budget_s, try_oom)
     except ProblemError as error:
         refusal = str(error)
+    if sweep != st.session_state.setdefault(LINK_SWEEP, sweep):
+        st.session_state[LINK_FAULTS] = []
     note = "; ".join(
-        f"{key} is {text!r} in the link, legal: {legal}; shown instead: {st.session_state.get(key)}"
-        for key, text, legal in st.session_state.get(LINK_FAULTS, ())
+        f"{key} is {text!r} in the link, legal: {legal}; shown instead: {st.session_state[key]}"
+        for key, text, legal in st.session_state[LINK_FAULTS]
     )
     return Form(sweep, refusal, note)
 

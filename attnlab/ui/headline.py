@@ -28,7 +28,7 @@ def sentence(run: Run) -> None:
 
 
 def figures(run: Run) -> None:
-    """Standard ms, flash ms, speed-up, memory: large for the longest sequence both managed, small for the picked one."""
+    """Standard ms, flash ms, speed-up, memory: large for the longest sequence both managed, small for the picked."""
     *cells, pick = st.columns([3, 3, 3, 3, 2], vertical_alignment="top")
     with pick:
         if st.session_state.get("picked_seq") not in run.sweep.seqs:
@@ -53,7 +53,9 @@ def figures(run: Run) -> None:
     )
     at = f"at {summary.sequence(picked_seq)}"
     for cell, (label, large, small) in zip(cells, rows, strict=True):
-        cell.metric(label, large, small, delta_color="off", delta_arrow="off", delta_description=at)
+        cell.metric(
+            label, large, small, delta_color="off", delta_arrow="off", delta_description=at, help=run.mark or None
+        )
 
 
 def trouble(run: Run, path: str, seq: int) -> str:
@@ -69,10 +71,3 @@ def less(ratio: float | None) -> str:
     if ratio is None:
         return summary.times(None)
     return f"{summary.times(ratio)} less" if ratio >= 1 else f"{summary.times(1 / ratio)} more"
-
-
-def escape(text: str) -> str:
-    """Text that markdown would read as markup, made plain."""
-    for sign in "\\`*_[]$:<>#~":
-        text = text.replace(sign, "\\" + sign)
-    return text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.sweep import Sweep
 from attnlab.ui.controls import Form
-from attnlab.ui.headline import escape
-from attnlab.ui.times import local
+from attnlab.ui.text import escape, local
 
 
 def device_line(worker: WorkerState) -> str:
@@ -27,6 +26,8 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     """What happens right now, in one line of markdown."""
     if form.refusal:
         said = f":red[{escape(form.refusal)}]"
+    elif form.link_note:
+        said = f":orange[{escape(form.link_note)}]"
     elif not run.id:
         said = "Waiting for the worker" if snapshot.worker.device is None else "Ready"
     elif run.recorded:

@@ -1,4 +1,4 @@
-"""When something was measured, in the visitor's own time zone."""
+"""Words for people: text that markdown must not read as markup, and times in the visitor's own time zone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 
 
+def escape(text: str) -> str:
+    """Text that markdown would read as markup, made plain. For everything that this program did not write itself."""
+    for sign in "\\`*_[]$:<>#~&|":
+        text = text.replace(sign, "\\" + sign)
+    return text
+
+
 def local(iso: str) -> str:
-    """An ISO 8601 time in UTC as "30 November 2026, 14:03 (3 hours ago)", in the browser's time zone when it says one."""
+    """An ISO 8601 time in UTC as "30 November 2026, 14:03 (3 hours ago)", in the zone of the browser."""
     moment = datetime.fromisoformat(iso.replace("Z", "+00:00"))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)

@@ -1,0 +1,367 @@
+"""The page through AppTest: the real lab and store, with a worker that computes nothing (fake_worker.py) or the real.
+
+AppTest does not fire `run_every`, so a test that waits runs the page again and again, as the fragments would.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from attnlab.device import Device
+from attnlab.lab import Lab
+from attnlab.measurement import Measurement
+from attnlab.paths import PATHS
+from attnlab.problem import ALIGNMENT
+from attnlab.run import Run
+from attnlab.store import Store
+from attnlab.sweep import default_sweep
+from attnlab.ui import controls, shell, status
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = {"batch": "1", "seq": "256", "heads": "2", "head_dim": "32", "dtype": "float32", "direction": "forward"}
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def open_page(private_home, monkeypatch):
+    """open_page(link, fake={…}) → the page after its first run; `fake` is FAKE_WORKER's mode, None the real worker."""
+    labs = []
+
+    def open_page(link=None, fake=None, real=False, recorded=()):
+        command = None if real else [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
+        monkeypatch.setenv("FAKE_WORKER", json.dumps(fake or {}))
+        if not labs:
+            labs.append(Lab(Store(private_home), worker_command=command))
+        monkeypatch.setattr(shell, "lab", lambda: labs[0])
+        monkeypatch.setattr(shell, "recorded_runs", lambda: list(recorded))
+        page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+        for key, value in (link or {}).items():
+            page.query_params[key] = value
+        page.run()
+        assert not page.exception
+        return page
+
+    open_page.labs = labs
+    yield open_page
+    for lab in labs:
+        lab.close()
+
+
+def until(page, ready):
+    """Runs the page until `ready(page)`."""
+    limit = time.monotonic() + LIMIT_S
+    while not ready(page):
+        assert time.monotonic() < limit, f"the page still says {status_line(page)!r}"
+        time.sleep(0.05)
+        page.run()
+        assert not page.exception
+    return page
+
+
+def status_line(page):
+    return page.main.caption[0].value
+
+
+def measured(page):
+    return status_line(page).startswith("Measured")
+
+
+def sentence(page):
+    return page.html[0].value
+
+
+def table(page):
+    return page.dataframe[0].value
+
+
+def figure(page, key):
+    (chart,) = [chart for chart in page.get("bidi_component") if chart.key == key]
+    return json.loads(chart.proto.json)["figure"]
+
+
+def curve(page, key, path):
+    (line,) = [trace for trace in figure(page, key)["data"] if trace["uid"] == f"{path}:line"]
+    return dict(zip(line["x"], line["y"], strict=True))
+
+
+def shape(page):
+    sliders = {key: page.slider(key).value for key in ("batch", "heads")}
+    selects = {key: page.select_slider(key).value for key in ("seq", "head_dim")}
+    return {**sliders, **selects, "dtype": page.session_state["dtype"], "direction": page.session_state["direction"]}
+
+
+def recorded_run():
+    sweep = default_sweep("cuda")
+    device = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1", total_bytes=1 << 37, free_bytes=1 << 37)
+    points = tuple(
+        Measurement(problem=sweep.problem.at_seq(seq), path=path, status="ok", device_ms=ms * seq, peak_bytes=seq << 10)
+        for path, ms in (("standard", 3.0), ("flash", 1.0))
+        for seq in sweep.seqs
+    )
+    return Run(
+        id="recorded", sweep=sweep, state="done", created="2026-11-30T10:00:00+00:00", device=device,
+        measurements=points, recorded=True,
+    )  # fmt: skip
+
+
+# The form
+
+
+def test_the_sliders_have_the_ranges_of_the_project(open_page):
+    page = open_page()
+    assert [(s.key, s.min, s.max) for s in page.slider] == [("batch", 1, 64), ("heads", 1, 128)]
+    assert page.select_slider("seq").options == [str(128 << i) for i in range(11)]
+    assert page.select_slider("head_dim").options == ["32", "64", "96", "128", "192", "256"]
+    assert ALIGNMENT in [caption.value for caption in page.sidebar.caption]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_the_defaults_fit_the_device(open_page, kind):
+    page = until(open_page(fake={"kind": kind}), lambda page: page.session_state["run_id"])
+    assert shape(page) == controls.shape_values(default_sweep(kind))
+
+
+def test_a_link_wins_over_the_defaults_of_the_device(open_page):
+    page = open_page({"batch": "1", "seq": "512", "heads": "6"}, fake={"kind": "cuda"})
+    until(page, lambda page: page.session_state["run_id"])
+    defaults = controls.shape_values(default_sweep("cuda"))
+    assert shape(page) == {**defaults, "batch": 1, "seq": 512, "heads": 6}
+
+
+def test_a_link_means_one_shape_on_every_machine(open_page):
+    """What is missing in an address that the page wrote is the widget's smallest value, not the device's default."""
+    page = open_page({"seq": "512", "dtype": "float16", "direction": "forward"}, fake={"kind": "cuda"})
+    until(page, lambda page: page.session_state["run_id"])
+    assert shape(page) == {
+        "batch": 1, "seq": 512, "heads": 1, "head_dim": 32, "dtype": "float16", "direction": "forward",
+    }  # fmt: skip
+
+
+def test_the_address_holds_the_shape_that_was_seeded(open_page):
+    page = until(open_page(fake={"kind": "cuda"}), lambda page: page.session_state["run_id"])
+    assert page.query_params["dtype"] == "bfloat16" and page.query_params["seq"] == "16384"
+    open_page.labs.pop().close()
+    elsewhere = open_page({key: page.query_params[key] for key in page.query_params}, fake={"kind": "cpu"})
+    until(elsewhere, lambda page: page.session_state["run_id"])
+    assert shape(elsewhere) == shape(page) == controls.shape_values(default_sweep("cuda"))
+
+
+@pytest.mark.parametrize(
+    ("key", "nonsense", "legal"),
+    [
+        ("batch", "0", "whole numbers from 1 to 64"),
+        ("heads", "many", "whole numbers from 1 to 128"),
+        ("seq", "1000", "128, 256, 512"),
+        ("head_dim", "80", "32, 64, 96, 128, 192, 256"),
+        ("dtype", "int8", "bfloat16, float16, float32"),
+        ("direction", "sideways", "forward, forward+backward"),
+        ("causal", "perhaps", "true, false"),
+        ("batch", "<b>*1*</b>", "whole numbers from 1 to 64"),
+        ("replay", "nothing", "no run is recorded here"),
+    ],
+)
+def test_nonsense_in_a_link_gets_one_clear_line(open_page, key, nonsense, legal):
+    page = open_page({**TINY, key: nonsense})
+    (warning,) = page.warning
+    said = warning.value.replace("\\", "")
+    assert "\n" not in said and f"{key} is {nonsense!r}" in said and legal in said
+    page.slider("heads").set_value(3).run()
+    assert not page.warning, "old news once the form says something else"
+
+
+def test_kv_heads_that_do_not_divide_are_refused_in_words(open_page):
+    """F09."""
+    page = until(open_page({**TINY, "heads": "6"}), measured)
+    before, run_id = table(page), page.session_state["run_id"]
+    for heads, kv_heads, legal in ((6, 4, "1, 2, 3, 6"), (4, 8, "1, 2, 4"), (6, 0, "1, 2, 3, 6")):
+        page.slider("heads").set_value(heads)
+        page.number_input("kv_heads").set_value(kv_heads).run()
+        said = page.error[0].value.replace("\\", "")
+        assert f"kv_heads is {kv_heads}" in said and f"legal for {heads} heads: {legal}" in said
+        assert page.button("run").disabled
+        assert page.session_state["run_id"] == run_id, "nothing was submitted"
+        assert table(page).equals(before), "the previous results stay"
+    page.number_input("kv_heads").set_value(3).run()
+    until(page, measured)
+    assert not page.error and page.session_state["run_id"] != run_id
+
+
+def test_no_path_is_refused_in_words(open_page):
+    page = open_page(TINY)
+    page.checkbox("standard").uncheck()
+    page.checkbox("flash").uncheck().run()
+    assert "no path to measure" in page.error[0].value and page.button("run").disabled
+
+
+def test_a_missing_path_is_greyed_out_with_its_reason(open_page):
+    page = until(open_page(TINY, real=True), measured)
+    assert [box.key for box in page.checkbox] == list(PATHS)
+    missing = page.checkbox("flash-attn-3")
+    assert missing.disabled and "missing" in missing.label
+    (here,) = [path for path in open_page.labs[0].snapshot().worker.paths if path.name == "flash-attn-3"]
+    assert here.reason and here.reason in missing.help
+    assert not page.checkbox("sdpa-math").disabled
+
+
+# Runs
+
+
+def test_a_tiny_run_on_the_real_worker_ends_with_both_curves(open_page):
+    page = until(open_page(TINY, real=True), measured)
+    for path in ("standard", "flash"):
+        assert all(ms > 0 for ms in curve(page, "latency", path).values())
+        assert all(size > 0 for size in curve(page, "memory", path).values())
+    assert set(curve(page, "speedup", "flash")) == {128, 256} and None not in curve(page, "speedup", "flash").values()
+    assert list(table(page)["status"]) == ["ok"] * 4
+    assert "flash is" in sentence(page)
+    assert all(metric.label.endswith(" at 256") for metric in page.metric) and len(page.metric) == 4
+    assert "--seqs 128,256" in page.code[0].value
+
+
+def test_live_a_change_cancels_the_run_and_starts_the_new_one(open_page):
+    page = open_page({**TINY, "seq": "4096", "dtype": "bfloat16"}, fake={"delay_s": 0.2})
+    until(page, lambda page: status_line(page).startswith("Measuring"))
+    first = page.session_state["run_id"]
+    page.slider("heads").set_value(4).run()
+    second = page.session_state["run_id"]
+    lab = open_page.labs[0]
+    assert lab.snapshot(first).run.state == "cancelled"
+    assert lab.snapshot(second).run.sweep.problem.heads == 4
+    until(page, measured)
+    assert set(table(page)["status"]) == {"ok"}
+
+
+def test_not_live_a_change_waits_and_the_running_sweep_finishes(open_page):
+    """F23."""
+    page = open_page({**TINY, "heads": "16", "seq": "4096", "live": "false"}, fake={"delay_s": 0.1})
+    until(page, lambda page: not page.button("run").disabled)
+    assert page.session_state["run_id"] is None, "nothing runs before it is asked for"
+    page.button("run").click().run()
+    first = page.session_state["run_id"]
+    until(page, lambda page: len(table(page)) >= 2)
+    page.slider("heads").set_value(8).run()
+    assert "the form differs from the run shown" in status_line(page) and "heads 16" in status_line(page)
+    assert page.button("run").label == "Queue" and not page.button("stop").disabled
+    page.button("run").click().run()
+    assert page.session_state["run_id"] == first, "the running one stays in view"
+    until(page, lambda page: page.session_state["run_id"] != first)
+    run = open_page.labs[0].snapshot(first).run
+    assert run.state == "done" and len(run.measurements) == 12
+    assert {m.problem.heads for m in run.measurements} == {16}
+    until(page, measured)
+    assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.problem.heads == 8
+
+
+def test_stop_ends_the_run_and_nothing_starts_by_itself(open_page):
+    page = open_page({**TINY, "seq": "4096"}, fake={"delay_s": 0.2})
+    until(page, lambda page: len(table(page)) >= 2)
+    run_id = page.session_state["run_id"]
+    page.button("stop").click().run()
+    page.run()
+    assert page.session_state["run_id"] == run_id
+    assert status_line(page).startswith("Cancelled") and page.button("stop").disabled
+    assert len(table(page)) >= 2, "what was measured stays"
+
+
+def test_a_stored_answer_is_shown_at_once_and_can_be_measured_again(open_page):
+    page = until(open_page(TINY), measured)
+    created = open_page.labs[0].snapshot(page.session_state["run_id"]).run.created
+    again = open_page(TINY)
+    assert measured(again) and "just now" in status_line(again)
+    assert open_page.labs[0].snapshot(again.session_state["run_id"]).run.created == created
+    again.button("again").click().run()
+    until(again, measured)
+    assert open_page.labs[0].snapshot(again.session_state["run_id"]).run.created > created
+
+
+def test_what_has_no_number_stands_in_the_table_with_its_reason(open_page):
+    page = until(open_page(TINY, fake={"oom_at": ["standard", 256], "kind": "cuda"}), measured)
+    rows = table(page).set_index(["path", "seq"])
+    row = rows.loc[("standard", 256)]
+    assert row["status"] == "oom" and row["reason"]
+    assert rows["device_ms"].isna().sum() == 1 and rows["peak_mib"].isna().sum() == 1
+    page.selectbox("picked_seq").select(256).run()
+    assert page.metric[0].delta == "out of memory"
+    assert page.metric[2].delta == "–"
+    assert curve(page, "latency", "standard")[256] is None
+
+
+def test_a_worker_that_cannot_start_is_said_in_words(open_page):
+    page = open_page(TINY, fake={"fatal_at_start": True})
+    until(page, lambda page: "The worker failed" in page.main.markdown[0].value)
+
+
+# Recorded runs
+
+
+def test_a_recorded_run_is_marked_wherever_a_number_of_it_stands(open_page):
+    run = recorded_run()
+    page = open_page({"replay": status.recording(run)}, fake={"kind": "cpu"}, recorded=[run])
+    mark = "recorded on NVIDIA H200, 2026-11-30"
+    assert mark in sentence(page) and mark in status_line(page)
+    for key in ("latency", "memory", "speedup"):
+        assert mark in json.dumps(figure(page, key)["layout"])
+    assert all(mark in metric.help for metric in page.metric)
+    assert page.slider("batch").disabled and page.button("run").disabled
+    assert page.session_state["run_id"] is None, "nothing is measured meanwhile"
+    page.selectbox("replay").select_index(0).run()
+    until(page, measured)
+    assert mark not in sentence(page)
+
+
+def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
+    page = open_page(fake={"kind": "cpu"}, recorded=[recorded_run()])
+    until(page, lambda page: page.session_state["run_id"])
+    assert "This is the CPU" in page.main.markdown[0].value
+    assert any("NVIDIA H200" in option for option in page.selectbox("replay").options)
+
+
+# The page as a whole
+
+
+def elements(block):
+    """Types and keys of everything below, in order; alerts at the end of the form left out."""
+    found = []
+    for child in block.children.values():
+        found.append((child.type, getattr(child, "key", None)))
+        found += elements(child) if getattr(child, "children", None) else []
+    return found
+
+
+def test_nothing_appears_or_vanishes_from_start_to_end(open_page):
+    page = open_page({**TINY, "seq": "1024"}, fake={"delay_s": 0.05})
+    layouts = [elements(page.main) + elements(page.sidebar)]
+    while not measured(page):
+        time.sleep(0.05)
+        page.run()
+        layouts.append(elements(page.main) + elements(page.sidebar))
+    assert len(layouts) > 3 and all(layout == layouts[0] for layout in layouts)
+
+
+def test_the_server_process_never_imports_torch(private_home):
+    """In a process of its own: other tests of this one may have imported it."""
+    script = f"""
+import sys, time
+from streamlit.testing.v1 import AppTest
+page = AppTest.from_file({str(ROOT / "app.py")!r}, default_timeout=30)
+for key, value in {TINY!r}.items():
+    page.query_params[key] = value
+page.run()
+while not page.main.caption[0].value.startswith("Measured"):
+    time.sleep(0.1)
+    page.run()
+assert not page.exception and len(page.dataframe[0].value) == 4
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_run_of_unknown_device_has_a_name_in_the_list():
+    assert status.recording(replace(recorded_run(), device=None)).startswith("unknown device, 2026-11-30")
