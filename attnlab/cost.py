@@ -71,7 +71,7 @@ def min_bytes(problem: AttentionProblem) -> int:
 
 
 def input_bytes(problem: AttentionProblem) -> int:
-    """What stands in memory before a call: Q, K, V, dO for a backward pass, and the standard path's prebuilt mask (1 byte a pair)."""
+    """What stands in memory before a call: Q, K, V, dO for a backward pass, and the mask of the standard path (bool)."""
     mask = problem.seq_q * problem.seq_kv if problem.causal else 0
     return query_bytes(problem) * (2 if problem.backward else 1) + 2 * key_bytes(problem) + mask
 
@@ -94,5 +94,7 @@ def predicted_peak_bytes(problem: AttentionProblem, path: str) -> int:
         copies = (q + 2 * k) * FLOAT32_BYTES // problem.dtype_bytes
         return (3 if problem.backward else 2) * single + copies + outputs
     accumulator = q * FLOAT32_BYTES // problem.dtype_bytes if problem.backward else 0  # dQ is summed in float32
-    expanded = 2 * q if problem.backward and problem.kv_heads != problem.heads else 0  # dK, dV for each query head first
+    expanded = (
+        2 * q if problem.backward and problem.kv_heads != problem.heads else 0
+    )  # dK, dV for each query head first
     return outputs + lse_bytes(problem) * (2 if problem.backward else 1) + accumulator + expanded

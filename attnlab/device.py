@@ -13,7 +13,7 @@ class PathStatus:
     """Whether a path can run here. `reason` is one plain line, empty when ready."""
 
     name: str
-    state: str  # ready: a tiny launch succeeded; untested: installed, not tried; missing: not here; broken: cannot load or launch
+    state: str  # ready: a tiny launch succeeded; untested: installed; missing: not here; broken: cannot load or launch
     provider: str = ""
     reason: str = ""
 

@@ -159,6 +159,11 @@ def reading(uuid: str) -> Reading | None:
         return None if handle is None else _read(nvml, handle)
 
 
+def hold_nvml() -> None:
+    """Keeps the driver's library loaded until this process ends: opening it takes tens of ms, a reading then none."""
+    _nvml().__enter__()  # never left: pynvml counts how often it was opened
+
+
 def gpu_visible() -> bool:
     """Whether a page may expect an NVIDIA GPU before its worker has said so. Starts neither CUDA nor a process."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):

@@ -27,7 +27,9 @@ class Measurement:
     reason: str = ""  # one plain line: what happened and what to do; empty for `ok`
     phase: str = "quick"  # the pass it comes from: quick or refined
     device_ms: float | None = None  # median time on the device of one call, launch cost excluded, L2 cold
-    device_ms_low: float | None = None  # 95 % interval of that median; the range of the samples when there are fewer than 6
+    device_ms_low: float | None = (
+        None  # 95 % interval of that median; the range of the samples when there are fewer than 6
+    )
     device_ms_high: float | None = None
     samples: int = 0
     samples_ms: tuple[float, ...] = ()  # the raw samples, in time order

@@ -123,4 +123,6 @@ def check_kv_heads(heads: int, kv_heads: int) -> None:
     """Raises ProblemError unless kv_heads is an int that divides heads."""
     if type(kv_heads) is not int or kv_heads < 1 or heads % kv_heads:
         legal = ", ".join(map(str, legal_kv_heads(heads)))
-        raise ProblemError(f"kv_heads is {kv_heads!r}, which does not divide heads = {heads}; legal for {heads} heads: {legal}")
+        raise ProblemError(
+            f"kv_heads is {kv_heads!r}, which does not divide heads = {heads}; legal for {heads} heads: {legal}"
+        )

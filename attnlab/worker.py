@@ -128,7 +128,9 @@ class Worker:
         from attnlab.measure.timing import Stop
 
         def done(point: Any) -> None:
-            self.send("measurement", id=self.step_id, measurement={**point.to_json(), "samples_ms": list(point.samples_ms)})
+            self.send(
+                "measurement", id=self.step_id, measurement={**point.to_json(), "samples_ms": list(point.samples_ms)}
+            )
 
         self.bench.step(
             problem,
@@ -227,9 +229,13 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     parser = argparse.ArgumentParser(prog="python -m attnlab.worker", description=__doc__)
-    parser.add_argument("--device", default=os.environ.get("ATTNLAB_DEVICE", ""), help="cuda:0, cpu, …; default: the first GPU")
+    parser.add_argument(
+        "--device", default=os.environ.get("ATTNLAB_DEVICE", ""), help="cuda:0, cpu, …; default: the first GPU"
+    )
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # libraries warn about what only their authors can mend; refusals are read in paths.sdpa
+    warnings.simplefilter(
+        "ignore"
+    )  # libraries warn about what only their authors can mend; refusals are read in paths.sdpa
     try:
         worker = Worker(out, arguments.device)
     except ImportError as error:

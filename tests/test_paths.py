@@ -56,7 +56,9 @@ def test_f05_layout_cannot_be_mixed_up_when_seq_equals_heads(device, trials_of):
 def test_f05_an_odd_length_with_few_heads_runs_and_agrees(trials_of):
     problem = AttentionProblem(batch=1, seq_q=71_280, heads=3, head_dim=128)
     q, k, v, _ = make_inputs(problem, torch.device("cuda:0"))
-    paths = {n: a for n in ("flash-attn-2", "flash-attn-4", "sdpa-flash") if (a := build(trials_of("cuda:0"), n, problem)[0])}
+    paths = {
+        n: a for n in ("flash-attn-2", "flash-attn-4", "sdpa-flash") if (a := build(trials_of("cuda:0"), n, problem)[0])
+    }
     assert "sdpa-flash" in paths
     for name, attention in paths.items():
         assert judge(truth(problem, q, k, v, None).errors((attention(q, k, v),)), problem.dtype) == "", name

@@ -57,7 +57,9 @@ def test_a_point_on_the_cpu_holds_what_was_measured(bench):
     assert points["flash"].peak_bytes < points["standard"].peak_bytes / 5
 
 
-@pytest.mark.parametrize("changes", [{}, {"seq_q": 1024}, {"causal": True}, {"direction": FORWARD_BACKWARD}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"seq_q": 1024}, {"causal": True}, {"direction": FORWARD_BACKWARD}, {"dtype": "bfloat16"}]
+)
 def test_host_memory_of_standard_is_what_the_plan_says(bench, changes):
     problem = AttentionProblem(**{**CPU_PROBLEM.to_json(), "seq_kv": None, **changes})
     measured = visit(bench, problem, ["standard"])["standard"].peak_bytes
@@ -128,7 +130,7 @@ def test_f12_peak_memory_is_that_of_one_call(cuda_bench):
     first = visit(cuda_bench, problem, paths)
     spare = torch.empty(GIB, dtype=torch.uint8, device="cuda:0")
     del spare
-    again = visit(cuda_bench, problem, paths)
+    again = visit(Bench(torch.device("cuda:0")), problem, paths)
     for name in paths:
         if first[name].status == "unsupported":
             assert "not installed" in first[name].reason
@@ -142,7 +144,11 @@ def test_f12_peak_memory_is_that_of_one_call(cuda_bench):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("changes", [{"causal": True}, {"direction": FORWARD_BACKWARD}, {"direction": FORWARD_BACKWARD, "causal": True}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{"causal": True}, {"direction": FORWARD_BACKWARD}, {"direction": FORWARD_BACKWARD, "causal": True}],
+    ids=str,
+)
 def test_the_plan_holds_on_the_device_too(cuda_bench, changes):
     problem = AttentionProblem(**{"batch": 1, "seq_q": 4096, "heads": 16, "head_dim": 128, **changes})
     measured = visit(cuda_bench, problem, ["standard"])["standard"].peak_bytes
@@ -167,7 +173,10 @@ def test_f13_no_latency_is_below_what_the_hardware_allows(cuda_bench):
 
 @pytest.mark.gpu
 def test_f14_a_shape_measured_first_and_third_agrees(cuda_bench):
-    shapes = [AttentionProblem(batch=1, seq_q=s, heads=8, head_dim=128, causal=True, direction=FORWARD_BACKWARD) for s in (1024, 2048, 1024)]
+    shapes = [
+        AttentionProblem(batch=1, seq_q=s, heads=8, head_dim=128, causal=True, direction=FORWARD_BACKWARD)
+        for s in (1024, 2048, 1024)
+    ]
     first, _, third = (visit(cuda_bench, p, ["flash"], budget_s=0.5, min_samples=20)["flash"] for p in shapes)
     assert first.status == third.status == "ok", (first.reason, third.reason)
     assert first.device_ms == pytest.approx(third.device_ms, rel=0.1)

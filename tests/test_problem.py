@@ -29,7 +29,7 @@ def test_f09_kv_heads_that_do_not_divide_are_refused_with_the_list(heads, kv_hea
 
 
 def test_f09_no_kv_heads_from_outside_is_refused():
-    with pytest.raises(ProblemError, match="kv_heads is 0.*legal for 6 heads: 1, 2, 3, 6"):
+    with pytest.raises(ProblemError, match=r"kv_heads is 0.*legal for 6 heads: 1, 2, 3, 6"):
         AttentionProblem.from_json({"batch": 1, "seq_q": 128, "heads": 6, "kv_heads": 0, "head_dim": 64})
 
 
@@ -60,7 +60,9 @@ def test_refusals_are_one_line_that_names_the_legal_values(changes, words):
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("data", [None, [], "x", {}, {"batch": 1}, {"batch": 1, "seq_q": 1, "heads": 1, "head_dim": 1, "sequence": 4}])
+@pytest.mark.parametrize(
+    "data", [None, [], "x", {}, {"batch": 1}, {"batch": 1, "seq_q": 1, "heads": 1, "head_dim": 1, "sequence": 4}]
+)
 def test_from_json_refuses_what_is_no_problem(data):
     with pytest.raises(ProblemError):
         AttentionProblem.from_json(data)
@@ -87,8 +89,19 @@ def test_json_round_trip(problem):
     assert AttentionProblem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
 
 
-@given(st.dictionaries(st.sampled_from(["batch", "seq_q", "heads", "kv_heads", "head_dim", "dtype", "causal"]), st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2))))
+@given(
+    st.dictionaries(
+        st.sampled_from(["batch", "seq_q", "heads", "kv_heads", "head_dim", "dtype", "causal"]),
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            st.floats(),
+            st.text(max_size=5),
+            st.lists(st.integers(), max_size=2),
+        ),
+    )
+)
 def test_anything_else_is_a_one_line_refusal_or_a_problem(data):
     try:
         AttentionProblem.from_json(data)

@@ -27,19 +27,19 @@ def nothing():
 
 def test_stops_when_the_interval_is_narrow(monkeypatch):
     clock = Clock(monkeypatch, [0.001] * 100)
-    result = HostTimer().sample(clock.call, Stop(budget_s=10, min_samples=10, target=0.01), nothing, True)
+    result = HostTimer().sample(clock.call, Stop(budget_s=10, min_samples=10, target=0.01), nothing, 5)
     assert len(result.samples_ms) == 10 and result.wall_ms == pytest.approx(1.0)
 
 
 def test_goes_on_while_the_interval_is_wide_and_time_is_left(monkeypatch):
     clock = Clock(monkeypatch, [0.001, 0.002] * 100)
-    result = HostTimer().sample(clock.call, Stop(budget_s=0.05, min_samples=3, target=0.01), nothing, True)
+    result = HostTimer().sample(clock.call, Stop(budget_s=0.05, min_samples=3, target=0.01), nothing, 5)
     assert 30 <= len(result.samples_ms) <= 40
 
 
 def test_never_fewer_than_the_minimum_even_when_time_is_used_up(monkeypatch):
     clock = Clock(monkeypatch, [5.0] * 10)
-    result = HostTimer().sample(clock.call, Stop(budget_s=0.1, min_samples=3, target=0.01), nothing, True)
+    result = HostTimer().sample(clock.call, Stop(budget_s=0.1, min_samples=3, target=0.01), nothing, 5)
     assert len(result.samples_ms) == 3 and result.in_samples_s == pytest.approx(15)
 
 
@@ -51,7 +51,7 @@ def test_a_cancel_is_heard_between_two_calls(monkeypatch):
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        HostTimer().sample(clock.call, Stop(budget_s=10, min_samples=50, target=0.0), check, True)
+        HostTimer().sample(clock.call, Stop(budget_s=10, min_samples=50, target=0.0), check, 5)
     assert clock.calls == 2
 
 
@@ -62,7 +62,7 @@ def test_events_agree_with_a_graph_of_many_calls():
     source = torch.randn(32 << 20, device=device, dtype=torch.bfloat16)
     target = torch.empty_like(source)
     measured = timing.CudaTimer(device).sample(
-        lambda: target.copy_(source), Stop(budget_s=0.5, min_samples=20, target=0.01), nothing, True
+        lambda: target.copy_(source), Stop(budget_s=0.5, min_samples=20, target=0.01), nothing, 5
     )
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -84,7 +84,7 @@ def test_launch_cost_is_not_in_device_time():
     """A kernel that does next to nothing: a caller waits many times longer than the device works."""
     x = torch.zeros(1024, device="cuda:0")
     result = timing.CudaTimer(torch.device("cuda:0")).sample(
-        lambda: x.add_(1), Stop(budget_s=0.2, min_samples=20, target=0.01), nothing, True
+        lambda: x.add_(1), Stop(budget_s=0.2, min_samples=20, target=0.01), nothing, 5
     )
     assert result.launch_bound
     assert sorted(result.samples_ms)[len(result.samples_ms) // 2] < result.wall_ms / 2

@@ -48,17 +48,26 @@ class Truth:
 
 
 def judge(errors: dict[str, float], dtype: str) -> str:
-    """"" when every error is one that the dtype explains, else one line that names the worst."""
+    """ "" when every error is one that the dtype explains, else one line that names the worst."""
     for name, error in errors.items():
         bound = TOLERANCE[dtype] * (1 if name == "O" else GRADIENT_FACTOR)
         if not error <= bound:
-            what = "holds numbers that are not finite" if math.isinf(error) else f"is {error:.1e} away from float64 (relative)"
+            what = (
+                "holds numbers that are not finite"
+                if math.isinf(error)
+                else f"is {error:.1e} away from float64 (relative)"
+            )
             return f"wrong answer: {name} {what} on sampled rows; {dtype} explains up to {bound:.0e}"
     return ""
 
 
 def truth(
-    problem: AttentionProblem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad_out: torch.Tensor | None, seed: int = 0
+    problem: AttentionProblem,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    grad_out: torch.Tensor | None,
+    seed: int = 0,
 ) -> Truth:
     """Float64 rows for q (batch, seq_q, heads, dim), k, v (batch, seq_kv, kv_heads, dim), grad_out like q or None."""
     draw = random.Random(seed)
@@ -109,7 +118,13 @@ def _query_row(
 
 
 def _key_rows(
-    problem: AttentionProblem, positions: list[int], b: int, kv_head: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+    problem: AttentionProblem,
+    positions: list[int],
+    b: int,
+    kv_head: int,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     grad_out: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """dK and dV at `positions` of one KV head, (positions, dim) float64: sums over all queries of its heads."""

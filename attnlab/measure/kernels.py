@@ -10,7 +10,16 @@ from torch.autograd.profiler import profile  # torch.profiler's wrapper imports 
 
 NAME_LENGTH = 80
 # Operations that only arrange memory; on a CPU they would hide the one that computes.
-ARRANGING = ("aten::empty", "aten::copy_", "aten::clone", "aten::zeros", "aten::zero_", "aten::fill_", "aten::transpose", "[memory]")
+ARRANGING = (
+    "aten::empty",
+    "aten::copy_",
+    "aten::clone",
+    "aten::zeros",
+    "aten::zero_",
+    "aten::fill_",
+    "aten::transpose",
+    "[memory]",
+)
 
 
 def main_kernel(call: Callable[[], Any], device: torch.device) -> str:
@@ -26,11 +35,14 @@ def main_kernel(call: Callable[[], Any], device: torch.device) -> str:
             continue
         if event.name.startswith(ARRANGING):
             continue
-        spent[event.name] = spent.get(event.name, 0.0) + (event.device_time_total if cuda else event.self_cpu_time_total)
+        spent[event.name] = spent.get(event.name, 0.0) + (
+            event.device_time_total if cuda else event.self_cpu_time_total
+        )
     return _short(max(spent, key=spent.__getitem__)) if spent else ""
 
 
 def _short(name: str) -> str:
     """A kernel's bare name: without return type, template arguments and parameters."""
-    bare = name.split("(")[0].split("<")[0].removeprefix("void ").strip()
+    bare = name.split("(")[0].split("<")[0].removeprefix("void ").removeprefix("aten::").strip()
+    bare = bare.removeprefix("kernel_cutlass_kernel_").split("_object_at")[0]  # how CuTe DSL wraps a kernel's name
     return (bare or name)[:NAME_LENGTH]

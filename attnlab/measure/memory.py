@@ -23,20 +23,23 @@ HOST_SOURCE = "allocator events of PyTorch's profiler above the inputs"
 
 
 class PeakAbove:
-    """With-block on a CUDA device; afterwards `bytes` is the most allocated inside it above what stood at its start."""
+    """With-block; afterwards `bytes` is the most allocated on the CUDA device inside it above what stood at its start.
+    On a CPU it stays 0: see host_peak_bytes."""
 
     def __init__(self, device: torch.device):
         self.device = device
         self.bytes = 0
 
     def __enter__(self) -> PeakAbove:
-        torch.cuda.synchronize(self.device)
-        torch.cuda.reset_peak_memory_stats(self.device)
-        self._before = torch.cuda.memory_allocated(self.device)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self._before = torch.cuda.memory_allocated(self.device)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.bytes = torch.cuda.max_memory_allocated(self.device) - self._before
+        if self.device.type == "cuda":
+            self.bytes = torch.cuda.max_memory_allocated(self.device) - self._before
 
 
 def host_peak_bytes(call: Callable[[], Any]) -> int:

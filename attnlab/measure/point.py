@@ -23,7 +23,9 @@ from attnlab.measurement import Measurement
 from attnlab.paths.base import blind_rows, first_line
 from attnlab.problem import AttentionProblem
 
-LONG_CALL_S = 0.02  # a quick pass takes no wall-clock samples of calls longer than this: they equal device time there
+WALLS = {"quick": 1, "refined": 5}  # wall-clock samples of a point
+WALLS_S = 0.05  # fewer when they would take longer than this
+LONG_CALL_S = 0.02  # a quick pass takes none of a call longer than this, whose wall time is its device time
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Known:
 
     first_call_s: float
     errors: dict[str, float]
-    host_peak_bytes: int | None
+    peak_bytes: int
 
 
 class Bench:
@@ -99,31 +101,28 @@ class Bench:
             on_done(point)
 
     def _measure(
-        self, point: Measurement, call: Callable[[], tuple[torch.Tensor, ...]], exact: Truth | None, stop: Stop, check: Check,
+        self,
+        point: Measurement,
+        call: Callable[[], tuple[torch.Tensor, ...]],
+        exact: Truth | None,
+        stop: Stop,
+        check: Check,
         trial_s: float,
     ) -> Measurement:
         problem, cuda = point.problem, self.device.type == "cuda"
         key = (point.path, problem)
-        if key not in self._known:
+        with memory.PeakAbove(self.device) as one_call:
             outputs, seconds = self.timer.first_call(call)
+        if key not in self._known:
             errors = exact.errors(outputs) if exact is not None else {}
             del outputs
-            peak = None if cuda else memory.host_peak_bytes(call)
+            peak = one_call.bytes if cuda else memory.host_peak_bytes(call)
             self._known[key] = Known(trial_s + seconds, errors, peak)
-            long_call = seconds > LONG_CALL_S
-        else:
-            call()  # warm the allocator and the clocks for this shape again
-            long_call = False
+        outputs = None
         known = self._known[key]
         check()
-        wall = point.phase == "refined" or not long_call
-        if cuda:
-            with memory.PeakAbove(self.device) as peak_above:
-                timing = self.timer.sample(call, stop, check, wall)
-            peak_bytes, source = peak_above.bytes, memory.CUDA_SOURCE
-        else:
-            timing = self.timer.sample(call, stop, check, wall)
-            peak_bytes, source = known.host_peak_bytes, memory.HOST_SOURCE
+        walls = WALLS[point.phase] if seconds < LONG_CALL_S or point.phase == "refined" else 0
+        timing = self.timer.sample(call, stop, check, min(walls, max(1, int(WALLS_S / seconds))) if walls else 0)
         middle, low, high = median_interval(timing.samples_ms)
         wrong = judge(known.errors, problem.dtype)
         finite = [error for error in known.errors.values() if error != float("inf")]
@@ -142,12 +141,15 @@ class Bench:
             wall_ms=timing.wall_ms,
             host_ms=timing.host_ms,
             first_call_s=known.first_call_s,
-            peak_bytes=peak_bytes,
+            peak_bytes=known.peak_bytes,
             reserved_bytes=torch.cuda.memory_reserved(self.device) if cuda else None,
             device_used_bytes=memory.used_bytes(self.device),
             error=max(finite, default=None),
             clock=timing.clock,
-            memory_source=source,
+            memory_source=memory.CUDA_SOURCE if cuda else memory.HOST_SOURCE,
+            clock_mhz=timing.reading and timing.reading.clock_mhz,
+            power_w=timing.reading and timing.reading.power_w,
+            temperature_c=timing.reading and timing.reading.temperature_c,
             launch_bound=timing.launch_bound,
             notes=tuple(notes),
             in_samples_s=timing.in_samples_s,

@@ -23,13 +23,13 @@ from typing import Any, Protocol
 
 import torch
 
+from attnlab import hardware
 from attnlab.measure.interval import relative_half_width
 
 MAX_SAMPLES = 300
 FLUSH_FACTOR = 2  # of the reported L2 size
 SMALLEST_FLUSH_BYTES = 64 << 20
-BATCH_MS = 60.0  # about as much device time as is queued at once: cancelling waits for no more
-WALL_SAMPLES = 5
+BATCH_MS = 60.0  # about as much device time as is queued at once: a cancel waits for no more, or for one call
 
 
 class Cancelled(Exception):
@@ -45,6 +45,7 @@ class Timing:
     wall_ms: float | None = None
     host_ms: float | None = None
     launch_bound: bool = False
+    reading: hardware.Reading | None = None  # clock, power and temperature while the samples ran
     notes: tuple[str, ...] = ()
 
     @property
@@ -75,7 +76,9 @@ Check = Callable[[], None]  # raises Cancelled
 class Timer(Protocol):
     def first_call(self, call: Call) -> tuple[Any, float]: ...
 
-    def sample(self, call: Call, stop: Stop, check: Check, wall: bool) -> Timing: ...
+    def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
+        """`walls` wall-clock samples first (on a device only; they cost a call each), then samples until `stop`."""
+        ...
 
 
 class HostTimer:
@@ -89,7 +92,7 @@ class HostTimer:
         result = call()
         return result, time.perf_counter() - started
 
-    def sample(self, call: Call, stop: Stop, check: Check, wall: bool) -> Timing:
+    def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
         samples: list[float] = []
         started = time.perf_counter()
         while not stop.reached(samples, started):
@@ -100,6 +103,14 @@ class HostTimer:
         return Timing(tuple(samples), self.clock, wall_ms=statistics.median(samples))
 
 
+@dataclass(frozen=True)
+class Batch:
+    samples_ms: list[float]
+    hosts_ms: list[float]  # what launching each call took the host
+    dirty: int  # samples that the device may have begun before they were queued whole
+    reading: hardware.Reading | None
+
+
 class CudaTimer:
     """CUDA events around calls queued behind a sleep kernel. One device, its current stream."""
 
@@ -107,11 +118,13 @@ class CudaTimer:
 
     def __init__(self, device: torch.device):
         self.device = device
+        hardware.hold_nvml()
+        self._uuid = str(torch.cuda.get_device_properties(device).uuid)
         l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
         self._flush = torch.empty(max(FLUSH_FACTOR * l2_bytes, SMALLEST_FLUSH_BYTES), dtype=torch.int8, device=device)
         self._cycles_per_ms = self._calibrate_sleep()
         self.empty_ms = 0.0
-        self.empty_ms = statistics.median(self._batch(lambda: None, 50, sleep_ms=3.0)[0])
+        self.empty_ms = statistics.median(self._batch(lambda: None, 50, sleep_ms=3.0).samples_ms)
 
     def _calibrate_sleep(self) -> float:
         cycles = 5_000_000
@@ -133,66 +146,63 @@ class CudaTimer:
         torch.cuda.synchronize(self.device)
         return result, time.perf_counter() - started
 
-    def _batch(self, call: Call, count: int, sleep_ms: float) -> tuple[list[float], int, float]:
-        """Queues `count` samples behind a sleep; (ms of each, how many were clean, host seconds for one)."""
+    def _batch(self, call: Call, count: int, sleep_ms: float, read: bool = False) -> Batch:
+        """Queues `count` samples behind a sleep and waits for them; `read` asks the driver how the card is meanwhile."""
         pairs = [(self._event(), self._event()) for _ in range(count)]
+        hosts_ms: list[float] = []
         clean = 0
         torch.cuda._sleep(int(sleep_ms * self._cycles_per_ms))
-        queued = time.perf_counter()
         for start, end in pairs:
             self._flush.zero_()
             start.record()
+            before = time.perf_counter()
             call()
+            hosts_ms.append((time.perf_counter() - before) * 1e3)
             end.record()
             clean += not start.query()
-        host_s = (time.perf_counter() - queued) / count
+        reading = hardware.reading(self._uuid) if read else None
         torch.cuda.synchronize(self.device)
-        return [max(start.elapsed_time(end) - self.empty_ms, 0.0) for start, end in pairs], clean, host_s
+        times_ms = [max(start.elapsed_time(end) - self.empty_ms, 0.0) for start, end in pairs]
+        return Batch(times_ms, hosts_ms, count - clean, reading)
 
-    def _wall_ms(self, call: Call) -> tuple[float, float]:
-        """(what a caller waits, what the host needs to launch), ms: synchronise, call, synchronise."""
+    def _wall_ms(self, call: Call) -> float:
+        """What a caller waits: synchronise, call, synchronise."""
         torch.cuda.synchronize(self.device)
         before = time.perf_counter()
         call()
-        launched = time.perf_counter()
         torch.cuda.synchronize(self.device)
-        return (time.perf_counter() - before) * 1e3, (launched - before) * 1e3
+        return (time.perf_counter() - before) * 1e3
 
-    def sample(self, call: Call, stop: Stop, check: Check, wall: bool) -> Timing:
-        """`wall` adds wall-clock samples; they cost a call each, so a quick pass over long calls leaves them out."""
-        walls, hosts = [], []
-        for _ in range(WALL_SAMPLES if wall else 0):
+    def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
+        walls_ms: list[float] = []
+        while len(walls_ms) < walls:
             check()
-            wall_ms, host_ms = self._wall_ms(call)
-            walls.append(wall_ms)
-            hosts.append(host_ms)
-            if wall_ms > 50:
-                break
-        samples: list[float] = []
-        dirty = 0
-        host_s = statistics.median(hosts) / 1e3 if hosts else 1e-3
-        count = stop.min_samples
+            walls_ms.append(self._wall_ms(call))
+        samples_ms: list[float] = []
+        hosts_ms = [1.0]  # a guess, for the first sleep alone
+        dirty, count, reading = 0, stop.min_samples, None
         started = time.perf_counter()
-        while not stop.reached(samples, started):
+        while not stop.reached(samples_ms, started):
             check()
             # Twice what queueing the batch should take: being early costs a little, being late spoils the samples.
-            times, clean, host_s = self._batch(call, count, sleep_ms=min(0.2 + 2e3 * host_s * count, 50.0))
-            samples += times
-            dirty += count - clean
-            typical_ms = max(statistics.median(samples), 1e-3)
-            count = max(1, min(math.ceil(BATCH_MS / typical_ms), 20, MAX_SAMPLES - len(samples)))
-        middle = statistics.median(samples)
-        notes = ()
-        if dirty > len(samples) / 2:
-            notes = ("the queue could not be kept full: launch cost is inside device_ms",)
-        host_ms = statistics.median(hosts) if hosts else None
+            sleep_ms = min(0.2 + 2 * statistics.median(hosts_ms) * count, 50.0)
+            batch = self._batch(call, count, sleep_ms, read=not samples_ms)
+            reading = batch.reading or reading
+            hosts_ms = batch.hosts_ms
+            samples_ms += batch.samples_ms
+            dirty += batch.dirty
+            typical_ms = max(statistics.median(samples_ms), 1e-3)
+            count = max(1, min(math.ceil(BATCH_MS / typical_ms), 20, MAX_SAMPLES - len(samples_ms)))
+        host_ms = statistics.median(hosts_ms)
+        unfilled = dirty > len(samples_ms) / 2
         return Timing(
-            tuple(samples),
+            tuple(samples_ms),
             self.clock,
-            wall_ms=statistics.median(walls) if walls else None,
+            wall_ms=statistics.median(walls_ms) if walls_ms else None,
             host_ms=host_ms,
-            launch_bound=bool(notes) or (host_ms is not None and host_ms > middle),
-            notes=notes,
+            reading=reading,
+            launch_bound=unfilled or host_ms > statistics.median(samples_ms),
+            notes=("the queue could not be kept full: launch cost is inside device_ms",) if unfilled else (),
         )
 
 

@@ -61,7 +61,9 @@ class Trials:
         reason = "no installed FlashAttention runs this; " + ("; ".join(refusals) or "none is installed")
         return Verdict(self.paths["flash"], "", reason)
 
-    def _one(self, path: Path, problem: AttentionProblem, on_compile: Callable[[str, str], None], asked: str) -> Verdict:
+    def _one(
+        self, path: Path, problem: AttentionProblem, on_compile: Callable[[str, str], None], asked: str
+    ) -> Verdict:
         if not (status := path.status()).usable:
             return Verdict(path, "", status.reason)
         if reason := path.unsupported(problem):
@@ -129,7 +131,10 @@ def make_inputs(
 def make_call(
     attention: Attention,
     problem: AttentionProblem,
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad_out: torch.Tensor | None,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    grad_out: torch.Tensor | None,
 ) -> Callable[[], tuple[torch.Tensor, ...]]:
     """A call without arguments: () → (O,) or (O, dQ, dK, dV)."""
     if not problem.backward:

@@ -1,10 +1,10 @@
 """Paths that misbehave on purpose beyond 256 tokens (so that their trial launch succeeds). For tests; see PATHS.
 
-    assert   a device-side assert: the CUDA context is lost (GPU only)
-    exit     the process ends without a word, as a crash in native code does
-    hang     the call never returns
-    oom      asks for more memory than there is
-    wrong    the softmax scale is 10 % off
+assert   a device-side assert: the CUDA context is lost (GPU only)
+exit     the process ends without a word, as a crash in native code does
+hang     the call never returns
+oom      asks for more memory than there is
+wrong    the softmax scale is 10 % off
 """
 
 from __future__ import annotations

@@ -28,13 +28,22 @@ class Package:
 
 PACKAGES = {
     "flash-attn-2": Package(
-        ("flash-attn",), "flash_attn", (8, 9, 10, 12), "pip install flash-attn --no-build-isolation (needs nvcc or a matching wheel)"
+        ("flash-attn",),
+        "flash_attn",
+        (8, 9, 10, 12),
+        "pip install flash-attn --no-build-isolation (needs nvcc or a matching wheel)",
     ),
     "flash-attn-3": Package(
-        ("flash-attn-3", "flash_attn_3", "flashattn-hopper"), "flash_attn_interface", (8, 9), "build it from flash-attention/hopper"
+        ("flash-attn-3", "flash_attn_3", "flashattn-hopper"),
+        "flash_attn_interface",
+        (8, 9),
+        "build it from flash-attention/hopper",
     ),
     "flash-attn-4": Package(
-        ("flash-attn-4",), "flash_attn.cute", (9, 10, 11, 12), "pip install --pre 'flash-attn-4[cu13]' (a pre-release; after flash-attn 2, not before)"
+        ("flash-attn-4",),
+        "flash_attn.cute",
+        (9, 10, 11, 12),
+        "pip install --pre 'flash-attn-4[cu13]' (a pre-release; after flash-attn 2, not before)",
     ),
 }
 MAX_HEAD_DIM = 256

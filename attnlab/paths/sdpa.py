@@ -66,7 +66,12 @@ class Sdpa(Path):
         def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             with sdpa_kernel(backend):
                 out = F.scaled_dot_product_attention(
-                    q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=bias, is_causal=is_causal, enable_gqa=gqa
+                    q.transpose(1, 2),
+                    k.transpose(1, 2),
+                    v.transpose(1, 2),
+                    attn_mask=bias,
+                    is_causal=is_causal,
+                    enable_gqa=gqa,
                 )
             return out.transpose(1, 2)
 

@@ -1,0 +1,220 @@
+"""The worker as its own process: what it says, that nothing else reaches its stream, and that it never stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROBLEM = {"batch": 1, "seq_q": 512, "heads": 2, "head_dim": 32, "dtype": "float32"}
+
+
+class Conversation:
+    def __init__(self, tmp_path: Path, **env: str):
+        environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT), **env}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "attnlab.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            cwd=tmp_path,
+        )
+
+    def tell(self, **command) -> None:
+        self.tell_raw(json.dumps(command))
+
+    def tell_raw(self, line: str) -> None:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self, event: str) -> list[dict]:
+        """Everything up to and including the next `event`."""
+        heard = []
+        while not heard or heard[-1]["event"] != event:
+            line = self.process.stdout.readline()
+            assert line, f"the worker ended before {event}: {heard}"
+            heard.append(json.loads(line))
+        return heard
+
+    def measure(self, paths, *, id=1, problem=PROBLEM, budget_s=0.02, min_samples=3) -> list[dict]:
+        self.tell(
+            do="measure",
+            id=id,
+            problem=problem,
+            paths=paths,
+            phase="quick",
+            budget_s=budget_s,
+            min_samples=min_samples,
+            target=0.01,
+        )
+        return [message for message in self.hear("done") if message["event"] != "path"]
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory):
+    """One worker for all tests that leave it in order. It has said hello and, idle, tried every path."""
+    conversation = Conversation(tmp_path_factory.mktemp("worker"))
+    conversation.hello = conversation.hear("hello")[0]
+    conversation.statuses = {}
+    while len(conversation.statuses) < len(conversation.hello["paths"]):
+        status = conversation.hear("path")[-1]["status"]
+        conversation.statuses[status["name"]] = status
+    yield conversation
+    conversation.process.kill()
+    conversation.process.wait()
+
+
+@pytest.fixture
+def talk(tmp_path):
+    begun = []
+
+    def begin(**env):
+        begun.append(Conversation(tmp_path, **env))
+        return begun[-1]
+
+    yield begin
+    for conversation in begun:
+        conversation.process.kill()
+        conversation.process.wait()
+
+
+def test_hello_says_what_there_is(worker):
+    assert worker.hello["device"]["kind"] == "cpu" and worker.hello["device"]["total_bytes"] > 0
+    assert {status["name"] for status in worker.hello["paths"]} >= {"standard", "flash"}
+
+
+def test_a_step_is_one_problem_through_each_path(worker):
+    heard = worker.measure(["standard", "flash", "flash-attn-2"])
+    assert [m["path"] for m in heard if m["event"] == "started"] == ["standard", "flash", "flash-attn-2"]
+    points = [m["measurement"] for m in heard if m["event"] == "measurement"]
+    assert [p["status"] for p in points] == ["ok", "ok", "unsupported"]
+    assert len(points[0]["samples_ms"]) == points[0]["samples"]
+    assert heard[-1]["cancelled"] is False and heard[-1]["free_bytes"] > 0
+
+
+def test_idle_it_has_tried_every_path(worker):
+    assert worker.statuses["standard"]["state"] == worker.statuses["flash"]["state"] == "ready"
+    missing = worker.statuses["flash-attn-4"]
+    assert missing["state"] == "missing" and "NVIDIA GPU" in missing["reason"]
+
+
+def test_what_is_not_a_command_does_no_harm(worker):
+    for line in (
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"do": "dance"}',
+        '{"do": "measure"}',
+        '{"do": "measure", "problem": {"batch": 0}}',
+    ):
+        worker.tell_raw(line)
+    points = [m for m in worker.measure(["standard"], id=9) if m["event"] == "measurement"]
+    while not points:
+        points = [m for m in worker.hear("done") if m["event"] == "measurement"]
+    assert points[0]["id"] == 9 and points[0]["measurement"]["status"] == "ok"
+
+
+def test_what_a_library_prints_cannot_reach_the_stream(talk, tmp_path):
+    code = (
+        "import os, sys; sys.argv = ['w']; import attnlab.worker as w; "
+        "w.cpu_name = lambda: (print('python noise'), os.system('echo C noise'), 'noisy')[2]; w.main()"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT)}
+    process = subprocess.run(
+        [sys.executable, "-c", code], input="", capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert all(json.loads(line) for line in process.stdout.splitlines())
+    assert "noise" not in process.stdout and "C noise" in process.stderr
+
+
+def test_a_cancel_ends_the_step_and_the_next_one_runs(worker):
+    worker.tell(
+        do="measure",
+        id=1,
+        problem=PROBLEM,
+        paths=["standard", "flash"],
+        phase="quick",
+        budget_s=60,
+        min_samples=300,
+        target=0.0,
+    )
+    worker.hear("started")
+    worker.tell(do="cancel")
+    assert worker.hear("done")[-1]["cancelled"] is True
+    assert worker.measure(["standard"], id=2)[-1]["cancelled"] is False
+
+
+def test_a_late_cancel_does_not_hit_the_next_step(worker):
+    worker.measure(["standard"], id=1)
+    worker.tell(do="cancel")
+    assert worker.measure(["standard"], id=2)[-1]["cancelled"] is False
+
+
+def test_it_ends_with_its_stdin_even_inside_a_call_that_hangs(talk):
+    worker = talk(ATTNLAB_FAULTY="1")
+    worker.hear("hello")
+    worker.tell(
+        do="measure", id=1, problem=PROBLEM, paths=["faulty-hang"], phase="quick", budget_s=1, min_samples=3, target=0.1
+    )
+    worker.hear("started")
+    worker.process.stdin.close()
+    assert worker.process.wait(timeout=10) == 0
+
+
+def test_a_second_worker_waits_and_says_who_measures(talk):
+    first, second = talk(ATTNLAB_FAULTY="1"), talk()
+    first.hear("hello")
+    second.hear("hello")
+    first.tell(
+        do="measure", id=1, problem=PROBLEM, paths=["faulty-hang"], phase="quick", budget_s=1, min_samples=3, target=0.1
+    )
+    first.hear("started")
+    time.sleep(0.2)
+    second.tell(
+        do="measure", id=5, problem=PROBLEM, paths=["standard"], phase="quick", budget_s=0.02, min_samples=3, target=0.1
+    )
+    assert str(first.process.pid) in second.hear("waiting")[-1]["text"]
+    first.process.send_signal(signal.SIGKILL)
+    assert any(m["event"] == "measurement" and m["measurement"]["status"] == "ok" for m in second.hear("done"))
+
+
+def test_compare_gives_a_round_each(worker):
+    worker.tell(do="compare", id=3, problem=PROBLEM, flash="flash", steps=2)
+    rounds = [m for m in worker.hear("done") if m["event"] == "round"]
+    assert [r["step"] for r in rounds] == [0, 1] and all(r["standard_ms"] > 0 and r["flash_ms"] > 0 for r in rounds)
+
+
+def test_compare_says_why_a_path_cannot(worker):
+    worker.tell(do="compare", id=3, problem=PROBLEM, flash="flash-attn-4", steps=2)
+    (refusal,) = [m for m in worker.hear("done") if m["event"] == "round"]
+    assert "NVIDIA GPU" in refusal["reason"]
+
+
+def test_without_torch_it_says_what_to_install(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    process = subprocess.run(
+        [sys.executable, "-m", "attnlab.worker"], input="", capture_output=True, text=True, env=environment, timeout=60
+    )
+    (fatal,) = [json.loads(line) for line in process.stdout.splitlines()]
+    assert fatal["event"] == "fatal" and "pip install -r requirements.txt" in fatal["reason"]
+    assert "Traceback" not in process.stderr
+
+
+def test_an_unknown_device_is_refused_in_words(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ATTNLAB_DEVICE": "gpu9"}
+    process = subprocess.run(
+        [sys.executable, "-m", "attnlab.worker"], input="", capture_output=True, text=True, env=environment, timeout=60
+    )
+    (fatal,) = [json.loads(line) for line in process.stdout.splitlines()]
+    assert fatal["event"] == "fatal" and "device cannot be used" in fatal["reason"]
