@@ -240,8 +240,10 @@ class Lab:
 
     def _set_worker(self, state: str, text: str = "", **changes: Any) -> None:
         with self._changed:
-            self._worker = replace(self._worker, state=state, text=text, **changes)
-            self._bump()
+            worker = replace(self._worker, state=state, text=text, **changes)
+            if worker != self._worker:
+                self._worker = worker
+                self._bump()
 
     def _finish(self, run_id: str, state: str, reason: str = "") -> None:
         with self._changed:
@@ -251,10 +253,10 @@ class Lab:
             if run_id in self._queue:
                 self._queue.remove(run_id)
             run = replace(run, state=state, reason=reason, activity="", seconds=self._seconds(run_id))
+            self.store.finish(run_id, state, reason, run.seconds, run.phase)
             del self._runs[run_id]
             self._keep(run_id, run)  # as the newest of those that have ended
             self._bump()
-        self.store.finish(run_id, state, reason, run.seconds, run.phase)
 
     def _is_active(self, run_id: str) -> bool:
         with self._changed:

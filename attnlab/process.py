@@ -65,7 +65,8 @@ class WorkerProcess:
         if not (grace_s and self._exited.wait(grace_s)):
             self._kill_group()
             self._exited.wait(5)
-        self._threads[1].join(0.2)  # its last words
+        for thread in self._threads:
+            thread.join(1)  # it ends with the pipe it reads, unless somebody beyond the group holds that open
         code = self._popen.returncode
         if code is None:
             return "killed, but the system cannot end it"
