@@ -152,7 +152,7 @@ def memory(run: Run) -> Figure:
         _say(
             layout,
             f"{run.device.memory_name}: {size(capacity)}",
-            {"x": 0, "xanchor": "left", "yref": "y", "y": log10(capacity), "yanchor": "bottom"},
+            {"x": 0, "xanchor": "left", "yref": "y", "y": log10(capacity), "yanchor": "top"},
         )
     return {"data": data, "layout": layout}
 
@@ -171,9 +171,9 @@ def speedup(run: Run) -> Figure:
         band, line, marks = _curve(
             run, path, points, lambda m, r=ratios: r[m.seq][0], lambda m, r=ratios: r[m.seq][1], hover, hollow
         )
-        # Said on stage: every value of a single comparison, only the last of the main one where several lines cross.
-        plain = [m.seq for m in points if m and m.seq not in hollow]
-        said = plain if len(others) == 1 else plain[-1:] if path == challenger(run) else []
+        # Said on stage: the values of a single comparison, only the last of the main one where several lines cross.
+        plain = {m.seq: ratios[m.seq][0] for m in points if m and m.seq not in hollow}
+        said = _apart(run, plain) if len(others) == 1 else list(plain)[-1:] if path == challenger(run) else []
         line |= {
             "mode": "lines+markers+text",
             "text": [f"<b>{times(ratios[seq][0])}</b>" if seq in said else "" for seq in line["x"]],
@@ -383,6 +383,16 @@ def _ratio_text(ratio: tuple[float, tuple[float, float] | None]) -> str:
     return f"{value:.2f}× as fast as {BASELINE}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
 
 
+def _apart(run: Run, heights: dict[int, float]) -> list[int]:
+    """The sequence lengths, of those given with their heights, whose labels have room: the last first, then the highest."""
+    chosen: list[int] = []
+    for seq in [*list(heights)[-1:], *sorted(heights, key=heights.__getitem__, reverse=True)]:
+        beside = [c for c in chosen if abs(run.sweep.seqs.index(seq) - run.sweep.seqs.index(c)) < _label_every(run)]
+        if all(abs(heights[seq] - heights[c]) > 0.08 * max(heights.values()) for c in beside):
+            chosen.append(seq)
+    return chosen
+
+
 def _free_side(heights: list[float | None]) -> list[str]:
     """Where a label does not lie on the line: above a point, below one that the line falls to."""
     return [
@@ -408,7 +418,7 @@ def _layout(run: Run, title: str, subtitle: str) -> Layout:
     """What the three charts share. The x axis is the sweep's from the start, so nothing jumps as points arrive."""
     seqs = run.sweep.seqs
     step = (seqs[-1] / seqs[0]) ** (1 / (len(seqs) - 1)) if len(seqs) > 1 else 2
-    every = ceil(len(seqs) / 8)
+    every = _label_every(run)
     labels = [seq_text(seq) if (len(seqs) - 1 - i) % every == 0 else "" for i, seq in enumerate(seqs)]
     axis = {
         "gridcolor": "var(--attn-grid)",
@@ -448,6 +458,7 @@ def _layout(run: Run, title: str, subtitle: str) -> Layout:
             "font": {"size": TEXT_PX},
             "bgcolor": "rgba(0,0,0,0)",
         },
+        "modebar": {"bgcolor": "var(--attn-page)", "color": "var(--attn-quiet)", "activecolor": "var(--attn-text)"},
         "hovermode": "closest",
         "hoverlabel": {"font": {"size": TEXT_PX}, "align": "left", "namelength": -1},
         "uirevision": ",".join(map(str, seqs)),
@@ -469,6 +480,11 @@ def _layout(run: Run, title: str, subtitle: str) -> Layout:
     if not run.measurements:
         _say(layout, "waiting for the first point" if run.active else "no points")
     return layout
+
+
+def _label_every(run: Run) -> int:
+    """So many points apart labels stand, for eight of them to fit side by side in the narrowest column."""
+    return ceil(len(run.sweep.seqs) / 8)
 
 
 def _legend_columns(run: Run) -> int:

@@ -156,6 +156,16 @@ def test_the_band_of_a_speedup_comes_from_both_intervals():
     assert figure["layout"]["shapes"][0]["y0"] == 1
 
 
+def test_labels_leave_each_other_room():
+    ratios = [1.0, 2.0, 3.0, 4.0, 5.0, 5.1, 6.0, 7.0, 5.0]
+    seqs = tuple(128 << i for i in range(9))
+    points = [point("standard", seq, device_ms=ratio) for seq, ratio in zip(seqs, ratios, strict=True)]
+    run = run_of(*points, *(point("flash", seq, device_ms=1.0) for seq in seqs), seqs=seqs)
+    said = trace(figures.speedup(run), "flash:line")["text"]
+    assert "<b>7.0×</b>" in said and said[-1] == "<b>5.0×</b>", "the peak and the last are always said"
+    assert said[4:6] == ["", "<b>5.1×</b>"], "5.0 and 5.1 side by side would lie on each other"
+
+
 def test_memory_tells_a_tried_failure_from_a_predicted_one():
     run = run_of(
         point("standard", 512, device_ms=1.0, peak_bytes=100 << 30),

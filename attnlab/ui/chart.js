@@ -4,6 +4,7 @@
 
 const CONFIG = {
   displaylogo: false,
+  showTips: false,
   modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
   doubleClick: "reset",
   toImageButtonOptions: { format: "png", scale: 2 },
@@ -40,15 +41,10 @@ function resolved(value, colors) {
 
 function draw(Plotly, div) {
   if (!div.isConnected) return;
-  if (div._dragging) {
-    // A redraw under the mouse would end the zoom that is being drawn.
-    clearTimeout(div._attnlabRetry);
-    div._attnlabRetry = setTimeout(() => draw(Plotly, div), 100);
-    return;
-  }
   const dark = isDark(div);
   const { data, layout } = resolved(div._attnlabFigure, TOKENS[dark ? "dark" : "light"]);
-  layout.font.family = getComputedStyle(div).getPropertyValue("--st-font") || layout.font.family;
+  const family = getComputedStyle(div).getPropertyValue("--st-font") || layout.font.family;
+  layout.font.family = layout.hoverlabel.font.family = family;
   Plotly.react(div, data, { ...layout, autosize: true }, CONFIG);
   div.dataset.theme = dark ? "dark" : "light";
   div.dataset.updates = String(Number(div.dataset.updates || 0) + 1);
@@ -85,7 +81,6 @@ export default function ({ data, parentElement }) {
   // Streamlit also runs this when an update overtakes the one before it: only a chart that left the page is taken down.
   return () => setTimeout(() => {
     if (div.isConnected) return;
-    clearTimeout(div._attnlabRetry);
     div._attnlabSize?.disconnect();
     window.Plotly?.purge(div);
   });
