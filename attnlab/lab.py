@@ -377,6 +377,7 @@ class Lab:
             self._update(run_id, state="running", device=device)
         self.store.start(run_id, device)
         self._job = Job(run_id, Planner(run.sweep, device), device.free_bytes)
+        self._deaths = 0  # those before are not this run's
         return True
 
     def _end_job(self) -> None:

@@ -173,8 +173,10 @@ class Planner:
             call_ms = predict_ms(problem, known, self.device.kind)
             point_s = (QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms / 1e3
             verdict = self._memory_verdict(problem, path, known, free_bytes)
-            refused = any(m.status == "unsupported" for m in known)  # being refused again costs no time
-            if verdict is None and not refused:
+            refused = any(m.status == "unsupported" for m in known)
+            if verdict is not None and self.sweep.try_oom and self.device.kind == "cuda":
+                verdict, point_s = None, 0.0  # an allocation that fails costs no time
+            elif verdict is None and not refused:  # being refused again costs none either
                 verdict = self._time_verdict(problem, path, known, call_ms, point_s, left_s - predicted_s)
             if verdict is None:
                 tried.append(path)
@@ -196,8 +198,6 @@ class Planner:
     def _memory_verdict(
         self, problem: AttentionProblem, path: str, known: list[Measurement], free_bytes: int
     ) -> Measurement | None:
-        if self.sweep.try_oom and self.device.kind == "cuda":
-            return None
         peak, inputs = cost.predicted_peak_bytes(problem, path), cost.input_bytes(problem)
         ran_out = [m.seq for m in known if m.status == "oom" and m.predicted_bytes is None]
         usable = free_bytes if self.device.kind == "cuda" else int(free_bytes * HOST_SHARE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_the_quick_pass_goes_from_short_to_long_with_all_paths_in_one_step():
 
 def test_the_default_sweep_fits_its_times_on_an_h200():
     sweep = default_sweep("cuda")
-    quick_steps, _, quick_s = run_through(Sweep(**{**vars(sweep), "refine": False}), H200, h200_ms)
+    quick_steps, _, quick_s = run_through(replace(sweep, refine=False), H200, h200_ms)
     steps, points, all_s = run_through(sweep, H200, h200_ms)
     assert quick_s <= 1.5 and all_s <= 5.0  # arithmetic on given times, not a clock
     assert all(m.phase == "refined" and m.samples >= REFINED_SAMPLES for m in points.values())
@@ -208,6 +209,7 @@ def test_out_of_memory_is_tried_for_real_on_a_device_when_asked_never_on_a_host(
     asked = Sweep(problem=problem_at(128), seqs=(32_768,), budget_s=1000, try_oom=True, refine=False)
     on_device = Planner(asked, H200).next_step([], 0.0, GIB)
     assert isinstance(on_device, Step) and on_device.paths == asked.paths
+    assert isinstance(Planner(replace(asked, budget_s=1e-9), H200).next_step([], 0.0, GIB), Step)  # failing takes no time
     on_host = Planner(asked, CPU).next_step([], 0.0, GIB)
     assert {m.status for m in on_host.measurements} == {"oom"}
     assert "host memory" in on_host.measurements[0].reason
