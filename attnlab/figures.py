@@ -188,7 +188,8 @@ def speedup(run: Run) -> Figure:
         "nticks": 6,
         "ticksuffix": "×",
         "rangemode": "tozero",
-        "autorangeoptions": {"include": [0, top]},
+        # A first, wide interval may reach out of the picture; the line may not shrink to the floor because of it.
+        "autorangeoptions": {"include": [0, top], "clipmax": 1.6 * top},
     }
     _across(layout, 1)
     if not any(y for trace in data for y in trace["y"]):

@@ -156,6 +156,16 @@ def test_the_band_of_a_speedup_comes_from_both_intervals():
     assert figure["layout"]["shapes"][0]["y0"] == 1
 
 
+def test_a_wide_interval_does_not_flatten_the_line_of_a_speedup():
+    run = run_of(
+        point("standard", 512, device_ms=4.0, device_ms_low=1.0, device_ms_high=30.0),
+        point("flash", 512, device_ms=1.0, device_ms_low=0.1, device_ms_high=2.0),
+    )
+    figure = figures.speedup(run)
+    assert max(y for y in trace(figure, "flash:band")["y"] if y) == 300
+    assert 4 < figure["layout"]["yaxis"]["autorangeoptions"]["clipmax"] < 10
+
+
 def test_labels_leave_each_other_room():
     ratios = [1.0, 2.0, 3.0, 4.0, 5.0, 5.1, 6.0, 7.0, 5.0]
     seqs = tuple(128 << i for i in range(9))
