@@ -168,7 +168,8 @@ def _trouble(run: Run, m: Measurement) -> str:
         "fault": "failed",
         "suspect": "is suspect and not counted",
     }[m.status]
-    return f"{m.path} {words} {at}" + (f" ({m.reason.rstrip('.')})" if m.reason else "")
+    why = m.reason.removeprefix(f"{m.path} ").rstrip(".")
+    return f"{m.path} {words} {at}" + (f" ({why})" if why else "")
 
 
 def _foreseen(m: Measurement) -> bool:

@@ -34,7 +34,8 @@ def rows(run: Run) -> list[str]:
     """The whole sweep, a line for each sequence length; what is still to come is "…"."""
     paths, other = run.sweep.paths, summary.challenger(run)
     compared = other is not None and summary.BASELINE in paths
-    cells = [["sequence", *paths, *(["speed-up"] if compared else []), *(f"{path} adds" for path in paths)]]
+    ratio = "speed-up" if len(paths) == 2 else f"speed-up of {other}"
+    cells = [["sequence", *paths, *([ratio] if compared else []), *(f"{path} adds" for path in paths)]]
     for seq in run.sweep.seqs:
         points = [run.get(path, seq) for path in paths]
         speedup = [summary.times(summary.headline(run, seq).speedup)] if compared else []

@@ -95,6 +95,11 @@ def test_each_kind_of_trouble_once_at_its_shortest_sequence():
     assert summary.sentence(run).endswith("standard runs out of memory at 16,384; flash was skipped at 32,768.")
 
 
+def test_reason_does_not_repeat_the_path():
+    run = run_of(*PAIR, point("flash", 8192, status="unsupported", reason="flash needs an NVIDIA GPU"))
+    assert summary.sentence(run).endswith("; flash cannot run at 8,192 (needs an NVIDIA GPU).")
+
+
 def test_launch_bound_point_is_no_win():
     run = run_of(point("standard", 128, 0.05, 16), point("flash", 128, 0.01, 4, launch_bound=True))
     assert summary.sentence(run) == (
