@@ -389,7 +389,7 @@ class Lab:
         self._steps += 1
         job.step, job.step_id, job.started = step, self._steps, ""
         job.reported = set()
-        job.limit_s = max(self.time_limit_s, FREEZE_FACTOR * step.predicted_s)
+        job.limit_s = self._limit_s(step)
         if job.begun is None:
             job.begun = time.monotonic()
         self._process.send(
@@ -451,6 +451,7 @@ class Lab:
             "waiting": self._on_waiting,
             "started": self._on_started,
             "compiling": self._on_compiling,
+            "running": self._on_running,
             "measurement": self._on_measurement,
             "done": self._on_done,
             "fatal": self._on_fatal,
@@ -531,6 +532,15 @@ class Lab:
             self._say(job.run_id, str(message["text"]))
             self.store.event(job.run_id, "compiling", {"path": message["path"], "text": str(message["text"])})
 
+    def _on_running(self, message: dict[str, Any]) -> None:
+        if (job := self._current(message)) and self._is_active(job.run_id):
+            job.limit_s = self._limit_s(job.step)
+            self._set_alarm(job.limit_s, self._on_time_limit)
+            self._say(job.run_id, f"{message['path']} at sequence {job.step.seq:,}")
+
+    def _limit_s(self, step: Step) -> float:
+        return max(self.time_limit_s, FREEZE_FACTOR * step.predicted_s)
+
     def _on_measurement(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) is None:
             return
@@ -540,7 +550,7 @@ class Lab:
             return
         self._record(job, judged(replace(m, phase=job.step.phase), self._worker.device))
         job.reported.add(m.path)
-        job.limit_s = max(self.time_limit_s, FREEZE_FACTOR * job.step.predicted_s)  # what compiled has compiled
+        job.limit_s = self._limit_s(job.step)  # what compiled has compiled
         if m.status != "fault":
             self._deaths = 0
 

@@ -140,6 +140,7 @@ class Worker:
             check=self.check,
             on_start=lambda path: self.send("started", id=self.step_id, path=path),
             on_compile=lambda path, text: self.send("compiling", id=self.step_id, path=path, text=text),
+            on_run=lambda path: self.send("running", id=self.step_id, path=path),
             on_done=done,
         )
 

@@ -116,6 +116,7 @@ def measure(command: dict[str, Any]) -> None:
         if here("compile_at", path, seq):
             say("compiling", id=step, path=path, text=f"compiling {path}")
             nap(MODE["compile_s"])
+        say("running", id=step, path=path)
         if here("die_at", path, seq) or (here("die_refined", path, seq) and command["phase"] == "refined"):
             print("some unrelated warning", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

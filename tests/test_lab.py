@@ -327,7 +327,7 @@ def test_a_worker_that_never_says_hello_is_given_up(make_lab):
 
 
 def test_a_hello_that_cannot_be_read_is_given_up(make_lab):
-    hello = [sys.executable, "-c", "import sys; print('{\"event\": \"hello\"}', flush=True); sys.stdin.read()"]
+    hello = [sys.executable, "-c", 'import sys; print(\'{"event": "hello"}\', flush=True); sys.stdin.read()']
     worker = ready(make_lab(command=hello))
     assert worker.state == "failed" and "device" in worker.text
 
@@ -346,6 +346,12 @@ def test_a_hang_is_a_timeout_and_the_sweep_goes_on(make_lab):
     # A path that hung is not tried at longer lengths.
     assert statuses(run) == all_ok_but(QUICK, "standard", 256, "timeout") | {("standard", 512): "skipped"}
     assert "0.5 s" in run.get("standard", 256).reason
+
+
+def test_a_hang_after_compiling_is_a_timeout_too(make_lab):
+    at = ["standard", 256]
+    lab = make_lab(compile_at=at, compile_s=0.1, hang_at=at, limits={"time_limit_s": 0.5})
+    assert statuses(result(lab))["standard", 256] == "timeout"
 
 
 def test_compiling_and_waiting_for_the_device_are_no_hangs(make_lab):

@@ -41,6 +41,7 @@ def visit(bench, problem, paths, *, phase="quick", budget_s=0.05, min_samples=3)
         check=lambda: None,
         on_start=lambda path: None,
         on_compile=lambda path, text: None,
+        on_run=lambda path: None,
         on_done=found.append,
     )
     return {m.path: m for m in found}

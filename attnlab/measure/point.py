@@ -59,6 +59,7 @@ class Bench:
         check: Check,
         on_start: Callable[[str], None],
         on_compile: Callable[[str, str], None],
+        on_run: Callable[[str], None],
         on_done: Callable[[Measurement], None],
     ) -> None:
         """One problem through each path in turn, on the same tensors. Raises Cancelled and DeviceLost, after on_done."""
@@ -75,10 +76,12 @@ class Bench:
                 if verdict.reason:
                     on_done(replace(point, status="unsupported", reason=verdict.reason))
                     continue
+                on_run(name)
                 if inputs is None:
                     inputs = make_inputs(problem, self.device)
                 if exact is None and (name, problem) not in self._known:
                     exact = truth(problem, *inputs)
+                check()
                 call = make_call(verdict.path.build(problem), problem, *inputs)
                 point = self._measure(point, call, exact, stop, check, verdict.seconds)
             except torch.OutOfMemoryError as error:
@@ -116,6 +119,7 @@ class Bench:
         if key not in self._known:
             errors = exact.errors(outputs) if exact is not None else {}
             del outputs
+            check()
             peak = one_call.bytes if cuda else memory.host_peak_bytes(call)
             self._known[key] = Known(trial_s + seconds, errors, peak)
         outputs = None
