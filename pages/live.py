@@ -1,8 +1,9 @@
 """The live lab: sliders → sweep → curves.
 
 Read from top to bottom: what the visitor asks for (the form), what this tab does about it (submit, cancel, queue), what
-is shown (one run, live or recorded). Two fragments keep it alive: `pulse` looks once a second whether the whole page
-is out of date, `results` redraws the charts while a run is active. Nothing appears or vanishes, so nothing jumps.
+is shown (one run, live or recorded). Fragments keep it alive: `pulse` looks once a second whether the whole page is out
+of date; `results` (the charts) and `details` (the table) redraw themselves while a run is active. Nothing appears or
+vanishes meanwhile, so nothing jumps.
 """
 
 from dataclasses import replace
@@ -15,6 +16,7 @@ from attnlab.sweep import default_sweep
 from attnlab.ui import chart, controls, headline, points, shell, status, text
 
 CHARTS_EVERY_S = 0.25
+TABLE_EVERY_S = 2.0  # a table costs more than three charts, and nobody reads it while it moves
 CHART_PX = 400
 MEASURE_HERE = "Measure on this machine"
 
@@ -81,7 +83,7 @@ if request == "stop" or (wanted and not waits):
 if wanted:
     state["next_id" if waits else "run_id"] = lab.submit(form.sweep, fresh=request == "again")
     state["asked"] = form.sweep
-snapshot = look()
+snapshot = replace(snapshot, run=look().run)  # the worker as the form above saw it, or a change would go unnoticed
 active = snapshot.run is not None and snapshot.run.active
 
 run_slot.button(
@@ -153,6 +155,11 @@ def results() -> None:
             figures.memory(run), key="memory", height=CHART_PX, alt="Peak memory against sequence length"
         )
         chart.plotly_chart(figures.speedup(run), key="speedup", height=CHART_PX, alt="Speed-up against sequence length")
+
+
+@st.fragment(run_every=TABLE_EVERY_S if active and not replaying else None)
+def details() -> None:
+    run = shown(look())
     st.caption(f"Every point of the run{' · ' + text.escape(run.mark) if run.mark else ''}")
     points.table(run)
     st.caption("The same run as a command line")
@@ -160,4 +167,5 @@ def results() -> None:
 
 
 results()
+details()
 pulse()

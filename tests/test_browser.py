@@ -1,0 +1,188 @@
+"""The whole page in a real browser. The chart by itself is tested in test_browser_chart.py; here the live page
+streams, keeps what a visitor did, lives in its address, and goes on while widgets are touched (F23, F24).
+
+`chromium_page` fails a test whose page asks anything but this machine.
+"""
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from attnlab.store import Store
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.browser
+
+LATENCY = '.attnlab-chart[aria-label^="Latency"]'
+NUMBERS = """(chart) => (chart?._fullData ?? []).filter((trace) => trace.uid.endsWith(":line"))
+    .reduce((sum, trace) => sum + trace.y.filter((y) => y !== null).length, 0)"""
+SIX = "?seq=4096&heads=16&head_dim=32&dtype=bfloat16&direction=forward"  # 128 … 4,096: six lengths
+
+
+@pytest.fixture
+def fake_app(start_app):
+    """fake_app(query, **mode) → the URL of the app whose worker computes nothing (fake_worker.py)."""
+
+    def start(query="", **mode):
+        worker = f"{sys.executable} {ROOT / 'tests/fake_worker.py'}"
+        return start_app(ROOT / "app.py", {"ATTNLAB_WORKER": worker, "FAKE_WORKER": json.dumps(mode)}, query)
+
+    return start
+
+
+def status_is(page, start, timeout=60_000):
+    """Waits until the page's status line starts with these words; returns it."""
+    line = page.get_by_test_id("stCaptionContainer").filter(has_text=re.compile(f"^{re.escape(start)}")).first
+    line.wait_for(timeout=timeout)
+    return line.inner_text()
+
+
+def points(page):
+    return page.locator(LATENCY).evaluate(NUMBERS)
+
+
+def wait_for_points(page, count):
+    page.wait_for_function(
+        f"([selector, count]) => ({NUMBERS})(document.querySelector(selector)) >= count",
+        arg=[LATENCY, count],
+        timeout=60_000,
+    )
+
+
+def run(page):
+    """Presses Run once the charts are there, so that none of the stream is missed."""
+    page.locator(LATENCY).locator(".xtick").first.wait_for(timeout=60_000)
+    page.locator(".st-key-run button:enabled").click(timeout=60_000)
+
+
+def slide(page, key, presses):
+    """Moves a slider with the arrow keys, as many steps as told; negative is left."""
+    thumb = page.locator(f".st-key-{key} input[type=range]")
+    thumb.focus()
+    for _ in range(abs(presses)):
+        thumb.press("ArrowRight" if presses > 0 else "ArrowLeft")
+
+
+def slider_value(page, key):
+    return page.locator(f".st-key-{key} input[type=range]").input_value()
+
+
+def stored_runs(home):
+    """[(state, {heads of the points}, number of points)] of every run in the store, newest first."""
+    store = Store(home)
+    runs = [store.load(run.id) for run in store.recent()]
+    store.close()
+    return [(run.state, {m.problem.heads for m in run.measurements}, len(run.measurements)) for run in runs]
+
+
+def test_curves_stream_in_and_the_zoom_stays(chromium_page, fake_app):
+    page = chromium_page
+    page.goto(fake_app(SIX + "&live=false", delay_s=0.8))
+    run(page)
+    wait_for_points(page, 1)
+    assert points(page) < 12, "the first points are shown before the last"
+    plot = page.locator(LATENCY).locator(".nsewdrag").first.bounding_box()
+    x, y = plot["x"] + 0.4 * plot["width"], plot["y"] + 0.2 * plot["height"]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 0.4 * plot["width"], y + 0.6 * plot["height"], steps=5)
+    page.mouse.up()
+    axis = "(chart) => chart._fullLayout.xaxis.range"
+    zoomed = page.locator(LATENCY).evaluate(axis)
+    seen = points(page)
+    wait_for_points(page, 12)
+    assert seen < 12, "the zoom was drawn while points were still to come"
+    status_is(page, "Measured")
+    assert page.locator(LATENCY).evaluate(axis) == zoomed
+
+
+def test_the_address_restores_the_shape(chromium_page, fake_app):
+    page = chromium_page
+    page.goto(fake_app())
+    status_is(page, "Measured")
+    slide(page, "heads", 2)
+    page.get_by_role("radio", name="float16", exact=True).click()
+    page.locator(".st-key-causal label").click()
+    page.wait_for_url(re.compile(r"causal=true"))
+    page.wait_for_url(re.compile(r"dtype=float16"))
+    status_is(page, "Measured")
+    link = page.url
+    for part in ("seq=16384", "heads=34", "head_dim=128", "batch=4", "direction=forward"):
+        assert part in link
+    page.goto("about:blank")
+    page.goto(link)
+    status_is(page, "Measured")
+    assert [slider_value(page, key) for key in ("batch", "heads")] == ["4", "34"]
+    command = page.get_by_test_id("stCode").inner_text()
+    assert "--batch 4 --heads 34 --dim 128" in command and "--dtype float16 --causal" in command
+    assert page.url == link
+
+
+def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_app, private_home, tmp_path):
+    """F23."""
+    page = chromium_page
+    page.goto(fake_app(SIX + "&live=false", delay_s=0.8))
+    run(page)
+    wait_for_points(page, 2)
+    slide(page, "heads", -8)
+    page.get_by_text("the form differs from the run shown").wait_for()
+    page.locator(".st-key-causal label").click()
+    page.get_by_role("button", name="Queue").wait_for()
+    assert page.get_by_role("button", name="Stop").is_enabled()
+    status_is(page, "Measured")
+    assert stored_runs(private_home) == [("done", {16}, 12)]
+    log = (tmp_path / "server.log").read_text()
+    assert "missing ScriptRunContext" not in log and "Traceback" not in log
+
+
+def test_stop_ends_a_running_sweep(chromium_page, fake_app, private_home):
+    page = chromium_page
+    page.goto(fake_app(SIX + "&live=false", delay_s=0.8))
+    run(page)
+    wait_for_points(page, 2)
+    pressed = time.monotonic()
+    page.get_by_role("button", name="Stop").click()
+    status_is(page, "Cancelled")
+    assert time.monotonic() - pressed < 5, "a limit of the field case, not a measurement"
+    ((state, _, count),) = stored_runs(private_home)
+    assert state == "cancelled" and 2 <= count < 12
+
+
+def test_ctrl_enter_runs(chromium_page, fake_app):
+    page = chromium_page
+    page.goto(fake_app(SIX + "&live=false"))
+    page.locator(".st-key-run button:enabled").wait_for()
+    page.keyboard.press("Control+Enter")
+    status_is(page, "Measured")
+
+
+def test_the_real_worker_draws_both_curves(chromium_page, start_app):
+    query = "?seq=256&heads=2&head_dim=32&dtype=float32&direction=forward"
+    chromium_page.goto(start_app(ROOT / "app.py", query=query))
+    status_is(chromium_page, "Measured", timeout=90_000)
+    assert points(chromium_page) == 4
+
+
+def test_a_first_visit_to_the_address_of_a_page_finds_the_app(chromium_page, fake_app):
+    """Streamlit's automatic pages would run pages/live.py alone until a session has run the navigation."""
+    chromium_page.goto(fake_app().rstrip("/") + "/live" + SIX)
+    status_is(chromium_page, "Measured")
+    assert chromium_page.title() == "AttnLab"
+
+
+@pytest.mark.parametrize(("width", "height", "charts"), [(1920, 1080, 3), (1280, 720, 2)])
+def test_the_first_screen_holds_the_sentence_and_the_curves(chromium_page, fake_app, width, height, charts):
+    chromium_page.set_viewport_size({"width": width, "height": height})
+    chromium_page.goto(fake_app(kind="cpu"))
+    status_is(chromium_page, "Measured")
+    boxes = [chart.bounding_box() for chart in chromium_page.locator(".attnlab-chart").all()]
+    assert len(boxes) == 3
+    assert sum(box["y"] + box["height"] <= height for box in boxes) == charts
+    sentence = chromium_page.get_by_test_id("stHtml").locator("p")
+    assert sentence.bounding_box()["y"] > 0 and "flash is" in sentence.inner_text()
+    overflow = "document.querySelector('[data-testid=stMain]').scrollWidth - window.innerWidth"
+    assert chromium_page.evaluate(overflow) <= 0
