@@ -13,6 +13,7 @@ from attnlab.problem import AttentionProblem
 FORWARD_PRODUCTS = 2
 BACKWARD_PRODUCTS = 5
 FLOAT32_BYTES = 4
+SCORES_BACKWARD = {"cuda": 4, "cpu": 3}  # score-sized buffers at once; measured (H200, torch 2.11; CPU, torch 2.13)
 
 
 def visible_pairs(problem: AttentionProblem) -> int:
@@ -76,7 +77,7 @@ def input_bytes(problem: AttentionProblem) -> int:
     return query_bytes(problem) * (2 if problem.backward else 1) + 2 * key_bytes(problem) + mask
 
 
-def predicted_peak_bytes(problem: AttentionProblem, path: str) -> int:
+def predicted_peak_bytes(problem: AttentionProblem, path: str, device_kind: str = "cuda") -> int:
     """The most memory one call of `path` allocates above its inputs, by the buffers it must hold at once.
 
     A plan, used to foresee that memory runs out; what a call really took is measured. Measured on an H200 and on a CPU
@@ -86,8 +87,8 @@ def predicted_peak_bytes(problem: AttentionProblem, path: str) -> int:
     outputs = q + (q + 2 * k if problem.backward else 0)
     if path in ("standard", "compiled"):
         # Forward: scores before and after scaling or softmax. Backward: probabilities, their gradient and the scores'
-        # gradient, while O and dV are there already.
-        return 3 * scores + q + k if problem.backward else 2 * scores
+        # gradient (on a GPU one buffer more), while O and dV are there already.
+        return SCORES_BACKWARD[device_kind] * scores + q + k if problem.backward else 2 * scores
     if path == "sdpa-math":
         # PyTorch computes it in float32 and keeps float32 copies of Q, K and V.
         single = score_bytes(problem, FLOAT32_BYTES)

@@ -198,7 +198,7 @@ class Planner:
     def _memory_verdict(
         self, problem: AttentionProblem, path: str, known: list[Measurement], free_bytes: int
     ) -> Measurement | None:
-        peak, inputs = cost.predicted_peak_bytes(problem, path), cost.input_bytes(problem)
+        peak, inputs = cost.predicted_peak_bytes(problem, path, self.device.kind), cost.input_bytes(problem)
         ran_out = [m.seq for m in known if m.status == "oom" and m.predicted_bytes is None]
         usable = free_bytes if self.device.kind == "cuda" else int(free_bytes * HOST_SHARE)
         if ran_out:

@@ -64,7 +64,7 @@ def test_a_point_on_the_cpu_holds_what_was_measured(bench):
 def test_host_memory_of_standard_is_what_the_plan_says(bench, changes):
     problem = AttentionProblem(**{**CPU_PROBLEM.to_json(), "seq_kv": None, **changes})
     measured = visit(bench, problem, ["standard"])["standard"].peak_bytes
-    assert measured == pytest.approx(cost.predicted_peak_bytes(problem, "standard"), rel=0.05)
+    assert measured == pytest.approx(cost.predicted_peak_bytes(problem, "standard", "cpu"), rel=0.05)
 
 
 def test_a_second_visit_does_not_time_the_first_call_again(bench):

@@ -93,7 +93,7 @@ class Bench:
                 raise
             except Exception as error:  # a library may raise anything; it is this point's result, not the worker's end
                 if device_lost(self.device):
-                    on_done(replace(point, reason=f"CUDA fault: {first_line(error)}"))
+                    on_done(replace(point, reason=f"CUDA fault, worker restarted: {first_line(error)}"))
                     raise DeviceLost(f"{name}: {first_line(error)}") from None
                 status = "oom" if "can't allocate memory" in str(error) else "fault"
                 point = replace(point, status=status, reason=f"{name}: {first_line(error)}")
