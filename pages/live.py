@@ -137,7 +137,8 @@ drawn = situation(snapshot)
 
 @st.fragment(run_every=1.0)
 def pulse() -> None:
-    if situation(look()) != drawn:
+    # Not within the page's own run: what a run that is cut short has put into the session never reaches the address.
+    if not state.pop("page_runs", False) and situation(look()) != drawn:
         st.rerun()
 
 
@@ -168,4 +169,5 @@ def details() -> None:
 
 results()
 details()
+state["page_runs"] = True
 pulse()

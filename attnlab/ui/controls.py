@@ -185,7 +185,6 @@ def form(worker: WorkerState, *, disabled: bool) -> Form:
         f"{key} is {text!r} in the link, legal: {legal}; shown instead: {st.session_state[key]}"
         for key, text, legal in st.session_state[LINK_FAULTS]
     )
-    import sys; print("AFTER", dict(st.query_params), file=sys.stderr)
     return Form(sweep, refusal, note)
 
 
