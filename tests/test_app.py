@@ -171,6 +171,7 @@ def test_nonsense_in_a_link_gets_one_clear_line(open_page, key, nonsense, legal)
     (warning,) = page.warning
     said = warning.value.replace("\\", "")
     assert "\n" not in said and f"{key} is {nonsense!r}" in said and legal in said
+    until(page, lambda page: page.session_state["run_id"])
     page.slider("heads").set_value(3).run()
     assert not page.warning, "old news once the form says something else"
 
