@@ -48,9 +48,9 @@ recorded = {status.recording(run): run for run in shell.recorded_runs()}
 controls.seed(worker, recorded)
 
 with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-    st.markdown(status.device_line(worker), width="stretch", wrap=False)
+    st.markdown(status.device_line(worker, bool(recorded)), width="stretch", wrap=False)
     replay = st.selectbox(
-        "Show", [MEASURE_HERE, *recorded], key="replay", bind="query-params", label_visibility="collapsed", width=420
+        "Show", [MEASURE_HERE, *recorded], key="replay", bind="query-params", label_visibility="collapsed", width=340
     )
 replaying = replay in recorded
 
@@ -61,7 +61,6 @@ with st.sidebar:
     live = live_slot.toggle("Live", True, key="live", bind="query-params")
     with st.container(gap="xsmall"):
         form = controls.form(worker, disabled=replaying)
-    form_says = st.container()
 
 # What this tab does about it.
 
@@ -107,11 +106,6 @@ again_slot.button(
     disabled=not can_run or active,
     help="Measure this setting anew, even when this machine has an answer stored.",
 )
-with form_says:
-    if form.refusal:
-        st.error(text.escape(form.refusal))
-    if form.link_note:
-        st.warning(text.escape(form.link_note))
 
 
 # What is shown.
@@ -122,7 +116,8 @@ def shown(snapshot: Snapshot) -> Run:
     if replaying:
         return recorded[replay]
     sweep = form.sweep or default_sweep(worker.device.kind if worker.device else "cpu")
-    return snapshot.run or Run(id="", sweep=sweep, state="queued", created="")
+    waits = (can_run and live) or worker.device is None
+    return snapshot.run or Run(id="", sweep=sweep, state="queued" if waits else "done", created="")
 
 
 def situation(snapshot: Snapshot) -> tuple:

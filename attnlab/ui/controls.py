@@ -20,6 +20,7 @@ from attnlab.paths import PATHS
 from attnlab.problem import ALIGNMENT, DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError
 from attnlab.run import WorkerState
 from attnlab.sweep import DEFAULT_BUDGET_S, SHORTEST, Sweep, default_sweep, powers_of_two
+from attnlab.ui.text import escape
 
 BATCH_MAX = 64
 SEQS = powers_of_two(131_072)
@@ -146,6 +147,7 @@ def form(worker: WorkerState, *, disabled: bool) -> Form:
     causal = st.toggle("Causal mask", key="causal", bind="query-params", disabled=disabled)
     st.caption(ALIGNMENT)
     paths = path_picker(worker, disabled=disabled)
+    says = st.container()
     with st.popover("More", width="stretch"):
         kv_heads = st.number_input(
             "KV heads",
@@ -185,6 +187,10 @@ def form(worker: WorkerState, *, disabled: bool) -> Form:
         f"{key} is {text!r} in the link, legal: {legal}; shown instead: {st.session_state[key]}"
         for key, text, legal in st.session_state[LINK_FAULTS]
     )
+    if refusal:
+        says.error(escape(refusal))
+    if note:
+        says.warning(escape(note))
     return Form(sweep, refusal, note)
 
 

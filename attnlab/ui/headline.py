@@ -29,7 +29,7 @@ def sentence(run: Run) -> None:
 
 def figures(run: Run) -> None:
     """Standard ms, flash ms, speed-up, memory: large for the longest sequence both managed, small for the picked."""
-    *cells, pick = st.columns([3, 3, 3, 3, 2], vertical_alignment="top")
+    *cells, pick = st.columns([4, 4, 3, 4, 2.4])
     with pick:
         if st.session_state.get("picked_seq") not in run.sweep.seqs:
             st.session_state["picked_seq"] = run.sweep.seqs[len(run.sweep.seqs) // 2]

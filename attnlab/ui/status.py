@@ -8,8 +8,11 @@ from attnlab.ui.controls import Form
 from attnlab.ui.text import escape, local
 
 
-def device_line(worker: WorkerState) -> str:
-    """What this machine measures on, as markdown; on a CPU the banner that says so."""
+def device_line(worker: WorkerState, recorded: bool) -> str:
+    """What this machine measures on, as markdown; on a CPU the banner that says so.
+
+    `recorded` says whether there are recorded runs, which stand in the list to the right.
+    """
     device = worker.device
     if worker.state == "failed":
         return f":red-badge[The worker failed] {escape(worker.text)}"
@@ -18,16 +21,17 @@ def device_line(worker: WorkerState) -> str:
     software = [f"torch {device.torch}"] * bool(device.torch) + [f"CUDA {device.cuda}"] * bool(device.cuda)
     here = escape(" · ".join([device.name, *software]))
     if device.kind == "cpu":
-        return f":orange-badge[CPU] **This is the CPU, no GPU is used.** Recorded GPU runs: on the right · {here}"
+        offer = "A GPU run is in the list → " if recorded else ""
+        return f":orange-badge[CPU] **This is the CPU.** {offer}{here}"
     return f":green-badge[GPU] {here}"
 
 
 def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     """What happens right now, in one line of markdown."""
     if form.refusal:
-        said = f":red[{escape(form.refusal)}]"
+        said = f":red-badge[Cannot run] :red[{escape(form.refusal)}]"
     elif form.link_note:
-        said = f":orange[{escape(form.link_note)}]"
+        said = f":orange-badge[Link] :orange[{escape(form.link_note)}]"
     elif not run.id:
         said = "Waiting for the worker" if snapshot.worker.device is None else "Ready"
     elif run.recorded:
