@@ -61,7 +61,8 @@ def time_cell(m: Measurement | None) -> str:
 def spread(m: Measurement) -> str:
     if not m.device_ms or m.device_ms_low is None or m.device_ms_high is None:
         return ""
-    return f" ±{50 * (m.device_ms_high - m.device_ms_low) / m.device_ms:.0f} %"
+    percent = 50 * (m.device_ms_high - m.device_ms_low) / m.device_ms
+    return f" ±{percent:.1f} %" if percent < 0.95 else f" ±{percent:.0f} %"
 
 
 def point_line(m: Measurement) -> str:
