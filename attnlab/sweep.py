@@ -29,7 +29,7 @@ class Sweep:
     problem    every point is problem.at_seq(seq)
     seqs       ascending sequence lengths
     paths      names from attnlab.paths.PATHS
-    budget_s   seconds the whole run may take; a point predicted not to fit is `skipped`
+    budget_s   seconds the whole run may take; a point predicted not to fit is `skipped`, and a tenth goes to refinement
     try_oom    try a point that is predicted to run out of memory (device only; host memory is never tried)
     refine     narrow the intervals after the quick pass
     """
@@ -103,7 +103,7 @@ QUICK_BUDGET_S = {"cuda": 0.01, "cpu": 0.03}  # samples of one path; long calls 
 QUICK_TARGET = 0.05
 REFINED_SAMPLES = 10
 REFINED_TARGET = 0.01
-REFINE_S = 3.0  # refinement takes this long, or as long as the quick pass did, whichever is more
+REFINE_SHARE = 0.1  # of the budget goes to refinement, or as long as the quick pass took, whichever is more
 OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, and one for memory or the wall clock
 
 # For the first point of a path, which has no shorter one to be judged by: rates that nearly every device exceeds, so
@@ -246,7 +246,7 @@ class Planner:
 
     def _refine(self, points: Points, elapsed_s: float) -> Step | None:
         """The cheapest sequence length still to refine; time is shared so that each of them gets its samples."""
-        allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_S, self.quick_s))
+        allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, self.quick_s))
         left_s = allowed_s - elapsed_s
         blurred: list[tuple[float, int, list[Measurement]]] = []  # seconds for one call of each path, seq, points
         for seq in self.sweep.seqs:
