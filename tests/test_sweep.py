@@ -14,7 +14,7 @@ from attnlab.problem import AttentionProblem, ProblemError
 from attnlab.sweep import (
     OVERHEAD_CALLS,
     QUICK_SAMPLES,
-    REFINE_S,
+    REFINE_SHARE,
     REFINED_SAMPLES,
     Planner,
     Step,
@@ -269,7 +269,7 @@ def test_refinement_ends_with_its_time_and_the_dearest_points_give_way():
             elapsed_s += (max(plan.min_samples, plan.budget_s / ms[plan.seq]) + OVERHEAD_CALLS) * ms[plan.seq] / 1e3
             points[path, plan.seq] = point(plan.problem, path, ms[plan.seq], phase="refined")
     assert visited == [128, 256]
-    assert elapsed_s <= 1.0 + REFINE_S + 1e-6
+    assert elapsed_s <= 1.0 + REFINE_SHARE * sweep.budget_s + 1e-6
 
 
 def test_the_budget_bounds_refinement():
