@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -302,6 +303,12 @@ def test_table_rows():
         ["131,072", "skipped", "20.0", "ms", "–", "–"],
         ["*", "too", "short", "to", "compare:", "the", "host's", "launch", "cost", "dominates"],
     ]
+
+
+@pytest.mark.parametrize(("low", "high", "words"), [(0.98, 1.02, " ±2 %"), (0.996, 1.004, " ±0.4 %"), (None, None, "")])
+def test_spread_is_half_the_interval_and_never_rounds_to_nothing(low, high, words):
+    m = replace(run_of_f25().get("flash", 65_536), device_ms=1.0, device_ms_low=low, device_ms_high=high)
+    assert table.spread(m) == words
 
 
 def test_point_line_of_what_was_not_measured_gives_the_reason():
