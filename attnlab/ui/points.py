@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
+
 import streamlit as st
 
 from attnlab.run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MIB = 1024 * 1024
 ROW_PX = 35
@@ -14,6 +18,8 @@ ROWS_MAX = 14
 
 def frame(run: Run) -> pd.DataFrame:
     """One row for each measurement, in the order of the run. Times in ms, memory in MiB; missing where not measured."""
+    import pandas as pd  # half a second that the first paint need not wait for
+
     rows = [
         {
             "path": m.path,
@@ -79,7 +85,7 @@ CONFIG = {
     "predicted_mib": st.column_config.NumberColumn(
         "Predicted MiB", format="%.4g", help="Not measured: what was expected"
     ),
-    "provider": st.column_config.TextColumn("What ran"),
+    "provider": st.column_config.TextColumn("What ran", width="medium"),
     "reason": st.column_config.TextColumn("Reason and notes", width="large"),
     "pass": st.column_config.TextColumn("Pass"),
 }
