@@ -27,6 +27,7 @@ state.setdefault("run_id", None)  # the run this tab shows
 state.setdefault("next_id", None)  # the one it shows when that has ended
 state.setdefault("asked", None)  # the sweep this tab asked for last
 state.setdefault("request", None)  # the button pressed: run, again or stop
+painted = state.setdefault("painted", False)  # what is heavy comes with this tab's second run
 
 
 def press(button: str) -> None:
@@ -133,7 +134,7 @@ drawn = situation(snapshot)
 @st.fragment(run_every=1.0)
 def pulse() -> None:
     # Not within the page's own run: what a run that is cut short has put into the session never reaches the address.
-    if not state.pop("page_runs", False) and situation(look()) != drawn:
+    if not state.pop("page_runs", False) and (not painted or situation(look()) != drawn):
         st.rerun()
 
 
@@ -157,6 +158,8 @@ def results() -> None:
 def details() -> None:
     run = shown(look())
     st.caption(f"Every point of the run{' · ' + text.escape(run.mark) if run.mark else ''}")
+    if not painted:
+        return  # or the browser would fetch and run 2.5 MB for these two before it shows a single slider
     points.table(run)
     st.caption("The same run as a command line")
     st.code(cli.command_line(run.sweep), language="bash")
@@ -164,5 +167,5 @@ def details() -> None:
 
 results()
 details()
-state["page_runs"] = True
+state["page_runs"] = state["painted"] = True
 pulse()

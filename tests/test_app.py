@@ -44,6 +44,8 @@ def open_page(private_home, monkeypatch):
         for key, value in (link or {}).items():
             page.query_params[key] = value
         page.run()
+        assert not page.exception and not page.dataframe
+        page.run()  # the table comes with the pulse that follows the first paint
         assert not page.exception
         return page
 
@@ -82,7 +84,7 @@ def table(page):
 
 def figure(page, key):
     (chart,) = [chart for chart in page.get("bidi_component") if chart.key == key]
-    return json.loads(chart.proto.json)["figure"]
+    return json.loads(chart.proto.json)[0]
 
 
 def curve(page, key, path):
@@ -357,6 +359,7 @@ page.run()
 while not page.main.caption[0].value.startswith("Measured"):
     time.sleep(0.1)
     page.run()
+page.run()
 assert not page.exception and len(page.dataframe[0].value) == 4
 print("torch" in sys.modules)
 """

@@ -63,6 +63,7 @@ function observeSize(Plotly, div) {
 }
 
 export default function ({ data, parentElement }) {
+  const [figure, height, alt] = data;
   let div = parentElement.querySelector(":scope > .attnlab-chart");
   if (!div) {
     div = document.createElement("div");
@@ -71,9 +72,9 @@ export default function ({ data, parentElement }) {
     div.setAttribute("role", "img");
     parentElement.appendChild(div);
   }
-  div.style.height = data.height + "px";
-  div.setAttribute("aria-label", data.alt);
-  div._attnlabFigure = data.figure;
+  div.style.height = height + "px";
+  div.setAttribute("aria-label", alt);
+  div._attnlabFigure = figure;
   plotly().then(
     (Plotly) => draw(Plotly, div),
     (error) => { div.textContent = "This chart could not be drawn: " + error.message; },

@@ -38,4 +38,5 @@ def plotly_chart(figure: dict[str, Any], *, key: str, height: int, alt: str) -> 
     `layout.uirevision`; `alt` is what a screen reader says.
     """
     declare_component("plotly", path=PLOTLY_FOLDER)  # in every run, because a new server knows nothing of the import
-    _chart(key=key, height=height, data={"figure": figure, "height": height, "alt": alt})
+    # A list: the values of a dict are searched for dataframes, with pandas imported for it.
+    _chart(key=key, height=height, data=[figure, height, alt])
