@@ -146,12 +146,11 @@ def results() -> None:
     with st.container(gap="small"):
         headline.sentence(run)
         headline.figures(run)
-    with st.grid(3, min_column_width=360):
-        chart.plotly_chart(figures.latency(run), key="latency", height=CHART_PX, alt="Latency against sequence length")
-        chart.plotly_chart(
-            figures.memory(run), key="memory", height=CHART_PX, alt="Peak memory against sequence length"
-        )
-        chart.plotly_chart(figures.speedup(run), key="speedup", height=CHART_PX, alt="Speed-up against sequence length")
+    for slot, draw in zip(chart.slots(3), (figures.latency, figures.memory, figures.speedup), strict=True):
+        with slot:
+            name = draw.__name__
+            alt = f"{name.capitalize()} against sequence length"
+            chart.plotly_chart(draw(run), key=name, height=CHART_PX, alt=alt)
 
 
 @st.fragment(run_every=TABLE_EVERY_S if active and not replaying else None)

@@ -75,7 +75,7 @@ def measured(page):
 
 
 def sentence(page):
-    return page.html[0].value
+    return page.get("html")[0].value
 
 
 def table(page):

@@ -20,6 +20,7 @@ from attnlab.figures import TOKENS
 
 PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"
 PLOTLY_PATH = f"component/{__name__}.plotly/plotly.min.js"
+MIN_WIDTH_PX = 360
 
 _JS = "\n".join(
     [
@@ -28,7 +29,15 @@ _JS = "\n".join(
         Path(__file__).with_suffix(".js").read_text(encoding="utf-8"),
     ]
 )
-_chart = st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
+
+
+def slots(count: int) -> list[Any]:
+    """Places for `count` charts side by side. They wrap where the screen is narrow, except on Python 3.10: the last
+    Streamlit for it, 1.65, has no grid."""
+    if not hasattr(st, "grid"):
+        return list(st.columns(count))
+    grid = st.grid(count, min_column_width=MIN_WIDTH_PX)
+    return [grid.cell() for _ in range(count)]
 
 
 def plotly_chart(figure: dict[str, Any], *, key: str, height: int, alt: str) -> None:
@@ -37,6 +46,8 @@ def plotly_chart(figure: dict[str, Any], *, key: str, height: int, alt: str) -> 
     The same `key` in a later run updates the chart in place. Zoom and hidden series last as long as the figure's
     `layout.uirevision`; `alt` is what a screen reader says.
     """
-    declare_component("plotly", path=PLOTLY_FOLDER)  # in every run, because a new server knows nothing of the import
+    # Both are declared in every run, because a new server knows nothing of this module's import.
+    declare_component("plotly", path=PLOTLY_FOLDER)
+    draw = st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
     # A list: the values of a dict are searched for dataframes, with pandas imported for it.
-    _chart(key=key, height=height, data=[figure, height, alt])
+    draw(key=key, height=height, data=[figure, height, alt])
