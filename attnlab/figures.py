@@ -23,7 +23,8 @@ from typing import Any
 
 from attnlab.measurement import Measurement
 from attnlab.run import Run
-from attnlab.summary import BASELINE, challenger, ms, size, times
+from attnlab.summary import BASELINE, challenger
+from attnlab.units import ms, size, times
 
 Trace = dict[str, Any]
 Layout = dict[str, Any]
@@ -104,7 +105,7 @@ def latency(run: Run) -> Figure:
     values: list[float] = []
     for row, path in enumerate(run.sweep.paths):
         points = _points(run, path)
-        hover = [_hover(run, m, _ms_text(m)) for m in points]
+        hover = [_hover(run, m, _time_words(m)) for m in points]
         hollow = {m.seq for m in points if m and m.launch_bound}
         data += _curve(run, path, points, lambda m: m.device_ms, _ms_interval, hover, hollow)
         values += [m.device_ms for m in points if m and m.status in NUMBERED and m.device_ms]
@@ -130,7 +131,7 @@ def memory(run: Run) -> Figure:
     values: list[float] = []
     for path in run.sweep.paths:
         points = _points(run, path)
-        hover = [_hover(run, m, _bytes_text(m)) for m in points]
+        hover = [_hover(run, m, _memory_words(m)) for m in points]
         data += _curve(run, path, points, lambda m: m.peak_bytes, lambda m: None, hover)
         values += [m.peak_bytes for m in points if m and m.status in NUMBERED and m.peak_bytes]
         full = [(m, text) for m, text in zip(points, hover, strict=True) if m and m.status == "oom"]
@@ -167,7 +168,7 @@ def speedup(run: Run) -> Figure:
         ratios = {fast.seq: _ratio(slow, fast) for slow, fast in pairs if slow and fast and slow.ok and fast.ok}
         hollow = {fast.seq for slow, fast in pairs if slow and fast and (slow.launch_bound or fast.launch_bound)}
         points = [fast if fast and ratios.get(fast.seq) else None for _, fast in pairs]
-        hover = [_hover(run, m, _ratio_text(ratios[m.seq])) if m else "" for m in points]
+        hover = [_hover(run, m, _ratio_words(ratios[m.seq])) if m else "" for m in points]
         band, line, marks = _curve(
             run, path, points, lambda m, r=ratios: r[m.seq][0], lambda m, r=ratios: r[m.seq][1], hover, hollow
         )
@@ -365,7 +366,7 @@ def _hover(run: Run, m: Measurement | None, number: str) -> str:
     return "<br>".join(lines)
 
 
-def _ms_text(m: Measurement | None) -> str:
+def _time_words(m: Measurement | None) -> str:
     if m is None or not m.device_ms:
         return ""
     interval = _ms_interval(m)
@@ -373,13 +374,13 @@ def _ms_text(m: Measurement | None) -> str:
     return f"{ms(m.device_ms)}{between}{', ' + escape(m.clock) if m.clock else ''}"
 
 
-def _bytes_text(m: Measurement | None) -> str:
+def _memory_words(m: Measurement | None) -> str:
     if m is None or m.peak_bytes is None:
         return ""
     return f"{size(m.peak_bytes)}{', ' + escape(m.memory_source) if m.memory_source else ''}"
 
 
-def _ratio_text(ratio: tuple[float, tuple[float, float] | None]) -> str:
+def _ratio_words(ratio: tuple[float, tuple[float, float] | None]) -> str:
     value, interval = ratio
     return f"{value:.2f}× as fast as {BASELINE}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
 

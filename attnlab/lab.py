@@ -39,7 +39,8 @@ from attnlab.process import WorkerProcess
 from attnlab.roofline import implausible
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store, in_order, measurement_json
-from attnlab.sweep import Planner, Step, Sweep, Verdicts, seconds_text
+from attnlab.sweep import Planner, Step, Sweep, Verdicts
+from attnlab.units import ms, seconds
 
 logger = logging.getLogger(__name__)
 
@@ -412,7 +413,7 @@ class Lab:
         """A point's newest measurement: into the store, then into sight."""
         before = job.points.get((m.path, m.seq))
         if before is not None and before.device_ms and m.device_ms is None:
-            m = replace(m, reason=f"{m.reason}; the quick pass had measured {before.device_ms:.4g} ms")
+            m = replace(m, reason=f"{m.reason}; the quick pass had measured {ms(before.device_ms)}")
         self.store.event(job.run_id, "measurement", measurement_json(m))
         job.points[m.path, m.seq] = m
         with self._changed:
@@ -620,14 +621,14 @@ class Lab:
         self._kill_worker()
         path = job.in_flight or next((p for p in job.step.paths if p not in job.reported), "")
         if path:
-            reason = f"nothing came for {seconds_text(job.limit_s)}, the time limit; the worker was restarted"
+            reason = f"nothing came for {seconds(job.limit_s)}, the time limit; the worker was restarted"
             self._blame(job, path, "timeout", reason)
         job.step = None
         self._restart()
 
     def _on_start_limit(self) -> None:
         self._kill_worker()
-        self._give_up(f"the worker did not start within {seconds_text(self.start_limit_s)}")
+        self._give_up(f"the worker did not start within {seconds(self.start_limit_s)}")
 
     def _cancel_step(self) -> None:
         """The run in flight was cancelled: the worker gets a moment to say so, and stays warm if it does."""

@@ -178,7 +178,7 @@ class Store:
             if run is None:
                 continue
             asked = [m for m in run.measurements if m.path in sweep.paths and m.seq in sweep.seqs]
-            complete = len(asked) == len(sweep.paths) * len(sweep.seqs)
+            complete = len(asked) == sweep.point_count
             if complete and (run.sweep.refine or not sweep.refine) and all(answers(m, run.sweep, sweep) for m in asked):
                 return replace(run, sweep=sweep, measurements=in_order(sweep, asked))
         return None

@@ -1,4 +1,4 @@
-"""A run in words: the sentence that can be read out on stage, the headline figures, and how figures are written.
+"""A run in words: the sentence that can be read out on stage, and the headline figures.
 
     "At sequence 4,096 flash is 6.9× faster and needs 66× less memory; standard runs out of memory at 32,768."
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from attnlab.measurement import Measurement
 from attnlab.run import Run
+from attnlab.units import ms, sequence, size, times
 
 BASELINE = "standard"
 TOO_SHORT = "too short to compare: the host's launch cost dominates"
@@ -187,39 +188,3 @@ def _ok_value(m: Measurement | None, field: str) -> float | int | None:
 
 def _ratio(above: float | None, below: float | None) -> float | None:
     return above / below if above and below else None
-
-
-# How figures are written, on the page and on the command line.
-
-
-def ms(value: float | None) -> str:
-    """Milliseconds to three significant digits: "0.0131 ms", "2.69 ms", "1,234 ms"; "–" when not known."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f} ms" if value >= 99.95 else f"{value:#.3g} ms"
-
-
-def size(value: int | None) -> str:
-    """Bytes in the largest binary unit that keeps the figure at 1 or more: "8.25 GiB"; "–" when not known."""
-    if value is None:
-        return "–"
-    if value < 1024:
-        return f"{value} B"
-    units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-    power = next(n for n in range(1, 7) if n == 6 or value / 1024**n < 1023.5)
-    scaled = value / 1024**power
-    return f"{scaled:,.0f} {units[power - 1]}" if scaled >= 99.95 else f"{scaled:.3g} {units[power - 1]}"
-
-
-def times(value: float | None) -> str:
-    """A ratio: "6.9×", "66×", "1,250×", "0.05×"; "–" when not known."""
-    if value is None:
-        return "–"
-    if value < 0.095:
-        return f"{value:.2g}×"
-    return f"{value:.1f}×" if value < 9.95 else f"{value:,.0f}×"
-
-
-def sequence(value: int) -> str:
-    """A sequence length with thousands separators: "16,384"."""
-    return f"{value:,}"

@@ -17,6 +17,7 @@ from attnlab.device import Device
 from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
 from attnlab.problem import LIMITS, AttentionProblem, ProblemError, check_whole_number
+from attnlab.units import seconds, size
 
 SHORTEST = 128
 DEFAULT_BUDGET_S = 30.0
@@ -57,6 +58,10 @@ class Sweep:
         object.__setattr__(self, "paths", tuple(dict.fromkeys(self.paths)))
         if not isinstance(self.budget_s, (int, float)) or not 0 < self.budget_s <= 86_400:
             raise ProblemError(f"budget is {self.budget_s!r}; legal: seconds, more than 0, at most 86,400")
+
+    @property
+    def point_count(self) -> int:
+        return len(self.paths) * len(self.seqs)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -205,8 +210,8 @@ class Planner:
             reason = f"predicted, not tried: it ran out of memory at sequence {min(ran_out):,} already"
         elif peak + inputs > usable:
             reason = (
-                f"predicted, not tried: needs {bytes_text(peak)} beside {bytes_text(inputs)} of inputs;"
-                f" {bytes_text(usable)} of {self.device.memory_name} can be used"
+                f"predicted, not tried: needs {size(peak)} beside {size(inputs)} of inputs;"
+                f" {size(usable)} of {self.device.memory_name} can be used"
             )
         else:
             return None
@@ -226,8 +231,8 @@ class Planner:
             reason = f"not tried: it exceeded the time limit at sequence {min(timed_out):,} already"
         elif point_s > left_s:
             reason = (
-                f"predicted {seconds_text(point_s)} for one point; {seconds_text(max(left_s, 0))} of the run's"
-                f" {seconds_text(self.sweep.budget_s)} are left; raise the budget"
+                f"predicted {seconds(point_s)} for one point; {seconds(max(left_s, 0))} of the run's"
+                f" {seconds(self.sweep.budget_s)} are left; raise the budget"
             )
         else:
             return None
@@ -331,11 +336,3 @@ def water_level(needed: Sequence[float], total: float) -> float:
         if level >= needed[filled - 1]:
             return level
     return total - sum(needed[1:])
-
-
-def seconds_text(seconds: float) -> str:
-    return f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.2g} s"
-
-
-def bytes_text(count: int) -> str:
-    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 
-from attnlab import summary
+from attnlab import summary, units
 from attnlab.measurement import Measurement
 from attnlab.run import Run
 
@@ -22,12 +22,8 @@ STATUS_WORDS = {
 
 def title(run: Run) -> str:
     """What is measured, and on what."""
-    problem, device = run.sweep.problem, run.device
-    where = [device.name, f"torch {device.torch}"] if device else []
-    heads = f"heads {problem.heads}" + (f" ({problem.kv_heads} KV)" if problem.kv_heads != problem.heads else "")
-    mask = "causal" if problem.causal else "not causal"
-    shape = [f"batch {problem.batch}", heads, f"head dim {problem.head_dim}", problem.dtype, mask, problem.direction]
-    return " · ".join(where + shape)
+    where = [run.device.name, f"torch {run.device.torch}"] if run.device else []
+    return " · ".join([*where, units.shape(run.sweep.problem)])
 
 
 def rows(run: Run) -> list[str]:
@@ -38,9 +34,9 @@ def rows(run: Run) -> list[str]:
     cells = [["sequence", *paths, *([ratio] if compared else []), *(f"{path} adds" for path in paths)]]
     for seq in run.sweep.seqs:
         points = [run.get(path, seq) for path in paths]
-        speedup = [summary.times(summary.headline(run, seq).speedup)] if compared else []
-        memory = [summary.size(m.peak_bytes) if m and m.ok else "" for m in points]
-        cells.append([summary.sequence(seq), *map(time_cell, points), *speedup, *memory])
+        speedup = [units.times(summary.headline(run, seq).speedup)] if compared else []
+        memory = [units.size(m.peak_bytes) if m and m.ok else "" for m in points]
+        cells.append([units.sequence(seq), *map(time_cell, points), *speedup, *memory])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     if any(m.launch_bound for m in run.measurements):
@@ -55,7 +51,7 @@ def time_cell(m: Measurement | None) -> str:
     if not m.ok:
         tried = m.predicted_bytes is None and m.predicted_ms is None
         return STATUS_WORDS[m.status] + ("" if tried or m.status == "skipped" else " (predicted)")
-    return summary.ms(m.device_ms) + spread(m) + ("*" if m.launch_bound else "")
+    return units.ms(m.device_ms) + spread(m) + ("*" if m.launch_bound else "")
 
 
 def spread(m: Measurement) -> str:
@@ -67,9 +63,9 @@ def spread(m: Measurement) -> str:
 
 def point_line(m: Measurement) -> str:
     """One point as it arrives: "standard   512   0.261 ms ±2 %   160 MiB   quick"."""
-    words = f"{m.path:<14} {summary.sequence(m.seq):>8}   {time_cell(m)}"
+    words = f"{m.path:<14} {units.sequence(m.seq):>8}   {time_cell(m)}"
     if m.ok:
-        return f"{words}   adds {summary.size(m.peak_bytes)}   {m.phase}, {m.samples} samples"
+        return f"{words}   adds {units.size(m.peak_bytes)}   {m.phase}, {m.samples} samples"
     return f"{words}   {m.reason}".rstrip()
 
 
@@ -86,13 +82,6 @@ def footnotes(run: Run) -> list[str]:
     return lines
 
 
-def progress(run: Run) -> str:
-    """What happens right now, in one line."""
-    total = len(run.sweep.paths) * len(run.sweep.seqs)
-    done = f"{len(run.measurements)} of {total} points"
-    return " · ".join(filter(None, [done, f"{run.phase} pass" if run.phase else "", run.activity or run.state]))
-
-
 class Log:
     """Plain lines, each point once for each pass."""
 
@@ -104,12 +93,11 @@ class Log:
         if run.device is not None and not self.titled:
             self.titled = True
             print(title(run), flush=True)
-        total = len(run.sweep.paths) * len(run.sweep.seqs)
         for m in run.measurements:
             if (m.path, m.seq, m.phase) not in self.seen:
                 self.seen.add((m.path, m.seq, m.phase))
                 done = len({key[:2] for key in self.seen})
-                print(f"[{done}/{total}] {point_line(m)}", flush=True)
+                print(f"[{done}/{run.sweep.point_count}] {point_line(m)}", flush=True)
 
     def close(self, run: Run) -> None:
         """What was printed stays."""
@@ -127,7 +115,7 @@ class Screen:
         if run.active and now - self.drawn_at < REFRESH_S:
             return
         size = shutil.get_terminal_size()
-        lines = [title(run), "", *rows(run), "", progress(run)]
+        lines = [title(run), "", *rows(run), "", f"{run.state}: {units.progress(run)}"]
         if len(lines) >= size.lines:
             lines = lines[-1:]
         self._clear()

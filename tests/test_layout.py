@@ -21,6 +21,7 @@ FACTS = {
     "paths",
     "sweep",
     "summary",
+    "units",
 }
 MIDDLE = {"lab", "store", "process", "figures", "export", "table", "cli"}
 
