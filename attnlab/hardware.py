@@ -13,6 +13,7 @@ or a MIG slice bears the name of the full card with a word more.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,14 +141,6 @@ class Reading:
     temperature_c: float | None = None
 
 
-def readings() -> list[Reading]:
-    """Every NVIDIA card of this machine; empty without a driver or without the nvidia-ml-py package."""
-    with _nvml() as nvml:
-        if nvml is None:
-            return []
-        return [_read(nvml, nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(nvml.nvmlDeviceGetCount())]
-
-
 def reading(uuid: str) -> Reading | None:
     """The card with this UUID ("GPU-…", the prefix may be missing as in torch's own); None when it cannot be asked."""
     with _nvml() as nvml:
@@ -160,8 +153,12 @@ def reading(uuid: str) -> Reading | None:
 
 
 def hold_nvml() -> None:
-    """Keeps the driver's library loaded until this process ends: opening it takes tens of ms, a reading then none."""
-    _nvml().__enter__()  # never left: pynvml counts how often it was opened
+    """Keeps the driver's library open until this process ends: opening it takes tens of ms, a reading then next to none."""
+    with contextlib.suppress(ImportError):
+        import pynvml
+
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()  # pynvml counts: the library closes when as many have closed it as opened it
 
 
 def gpu_visible() -> bool:

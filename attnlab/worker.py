@@ -12,21 +12,17 @@ import argparse
 import contextlib
 import fcntl
 import os
-import platform
 import queue
-import socket
 import sys
 import tempfile
 import threading
 import time
-import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from attnlab import protocol
-from attnlab.device import Device
 from attnlab.paths import PATHS
 from attnlab.problem import AttentionProblem, ProblemError
 from attnlab.sweep import default_sweep
@@ -41,6 +37,7 @@ class Worker:
     def __init__(self, out: IO[str], device_name: str):
         import torch
 
+        from attnlab.measure.facts import device_facts
         from attnlab.measure.point import Bench
 
         self.out = out
@@ -127,21 +124,13 @@ class Worker:
     def measure(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
         from attnlab.measure.timing import Stop
 
-        def done(point: Any) -> None:
-            self.send(
-                "measurement", id=self.step_id, measurement={**point.to_json(), "samples_ms": list(point.samples_ms)}
-            )
-
         self.bench.step(
             problem,
             [name for name in command["paths"] if name in PATHS],
             phase=command["phase"],
             stop=Stop(budget_s=command["budget_s"], min_samples=command["min_samples"], target=command["target"]),
             check=self.check,
-            on_start=lambda path: self.send("started", id=self.step_id, path=path),
-            on_compile=lambda path, text: self.send("compiling", id=self.step_id, path=path, text=text),
-            on_run=lambda path: self.send("running", id=self.step_id, path=path),
-            on_done=done,
+            say=lambda event, **fields: self.send(event, id=self.step_id, **fields),
         )
 
     def compare(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
@@ -176,56 +165,6 @@ class Worker:
             os.close(descriptor)
 
 
-def device_facts(device: Any) -> Device:
-    """What there is to know of a torch.device."""
-    import torch
-
-    from attnlab.measure import memory
-    from attnlab.paths.base import version
-
-    names = ("flash-attn", "flash-attn-3", "flash-attn-4", "triton")
-    common = dict(
-        total_bytes=memory.total_bytes(device),
-        free_bytes=memory.free_bytes(device),
-        threads=torch.get_num_threads(),
-        host=socket.gethostname(),
-        python=platform.python_version(),
-        torch=torch.__version__,
-        packages=tuple((name, v) for name in names if (v := version(name))),
-    )
-    if device.type == "cpu":
-        return Device(kind="cpu", name=cpu_name(), uuid=f"cpu-{uuid.getnode():x}", **common)
-    properties = torch.cuda.get_device_properties(device)
-    return Device(
-        kind="cuda",
-        name=properties.name,
-        uuid=str(properties.uuid),
-        index=device.index or 0,
-        l2_bytes=properties.L2_cache_size,
-        multiprocessors=properties.multi_processor_count,
-        compute_capability=f"{properties.major}.{properties.minor}",
-        cuda=torch.version.cuda or "",
-        driver=driver_version(),
-        **common,
-    )
-
-
-def cpu_name() -> str:
-    """The model, as the kernel names it, and how many threads torch uses is said elsewhere."""
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def driver_version() -> str:
-    with contextlib.suppress(OSError), open("/proc/driver/nvidia/version") as file:
-        words = file.readline().split()
-        return next((word for word in words if word[:1].isdigit() and "." in word), "")
-    return ""
-
-
 def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -234,9 +173,8 @@ def main() -> int:
         "--device", default=os.environ.get("ATTNLAB_DEVICE", ""), help="cuda:0, cpu, …; default: the first GPU"
     )
     arguments = parser.parse_args()
-    warnings.simplefilter(
-        "ignore"
-    )  # libraries warn about what only their authors can mend; refusals are read in paths.sdpa
+    # Libraries warn about what only their authors can mend; paths.sdpa listens where a warning explains a refusal.
+    warnings.simplefilter("ignore")
     try:
         worker = Worker(out, arguments.device)
     except ImportError as error:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from attnlab import cost
 from attnlab.lab import Lab
 from attnlab.paths import FAULTS, PATHS, PathInfo
 from attnlab.problem import AttentionProblem
@@ -79,6 +80,19 @@ def test_f11_out_of_memory_for_real_leaves_the_next_points_alone(lab_on):
     assert statuses(done, "standard") == ["ok", "oom"] and statuses(done, "sdpa-flash") == ["ok", "ok"]
     out_of_memory = next(m for m in done.measurements if m.status == "oom")
     assert out_of_memory.predicted_bytes is None and "GiB" in out_of_memory.reason
+
+
+@pytest.mark.gpu
+def test_f12_a_fresh_worker_measures_the_memory_of_one_call_from_the_first_point_on(lab_on):
+    lab = lab_on("cuda:0")
+    problem = AttentionProblem(batch=1, seq_q=8192, heads=16, head_dim=128)
+    for paths in (("sdpa-flash", "standard"), ("standard", "flash")):
+        sweep = Sweep(problem=problem, seqs=(8192,), paths=paths, refine=False)
+        done = lab.wait(lab.submit(sweep, fresh=True), timeout=180)
+        for m in done.measurements:
+            least = cost.predicted_peak_bytes(problem, m.path)
+            assert least - (1 << 20) <= m.peak_bytes <= least + (8 << 20), m
+            assert m.device_used_bytes >= m.reserved_bytes >= m.peak_bytes
 
 
 @pytest.mark.gpu

@@ -165,14 +165,25 @@ def test_reading_by_uuid(nvml):
 
 def test_sensor_that_refuses_is_empty_and_the_rest_stays(nvml):
     nvml(VIRTUAL)
-    assert hardware.readings() == [hardware.Reading(name="GRID A100", uuid="GPU-77cd")]
+    assert hardware.reading("GPU-77cd") == hardware.Reading(name="GRID A100", uuid="GPU-77cd")
 
 
 def test_no_driver_and_no_package(nvml, monkeypatch):
     nvml(H200, init_error="Driver Not Loaded")
-    assert hardware.readings() == [] and hardware.reading("GPU-12ab") is None and not hardware.gpu_visible()
+    assert hardware.reading("GPU-12ab") is None and not hardware.gpu_visible()
     monkeypatch.setitem(sys.modules, "pynvml", None)  # importing it raises ImportError
-    assert hardware.readings() == [] and hardware.reading("GPU-12ab") is None and not hardware.gpu_visible()
+    assert hardware.reading("GPU-12ab") is None and not hardware.gpu_visible()
+
+
+def test_held_open_a_reading_need_not_open_it_again(nvml, monkeypatch):
+    fake = nvml(H200)
+    hardware.hold_nvml()
+    hardware.reading("GPU-12ab")
+    assert fake.open == 1
+    nvml(init_error="Driver Not Loaded")
+    hardware.hold_nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    hardware.hold_nvml()
 
 
 def test_gpu_visible(nvml, monkeypatch):

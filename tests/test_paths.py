@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from attnlab.measure.accuracy import judge, truth
-from attnlab.measure.trial import Trials, make_call, make_inputs
+from attnlab.measure.inputs import make_call, make_inputs
+from attnlab.measure.trial import Trials, silent
 from attnlab.paths import PATHS, PathInfo
 from attnlab.paths.base import load
 from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
@@ -25,7 +26,7 @@ def trials_of():
 
 def build(trials, name, problem):
     """(attention, "") or (None, the reason it is unsupported)."""
-    verdict = trials.verdict(name, problem, lambda path, text: None)
+    verdict = trials.verdict(name, problem, silent)
     return (None, verdict.reason) if verdict.reason else (verdict.path.build(problem), "")
 
 
@@ -138,7 +139,7 @@ def test_on_a_cpu_gpu_paths_say_why_they_are_missing(trials_of):
 
 def test_on_a_cpu_flash_is_pytorchs_flash_kernel(trials_of):
     problem = AttentionProblem(batch=1, seq_q=128, heads=1, head_dim=64, dtype="float32")
-    verdict = trials_of("cpu").verdict("flash", problem, lambda path, text: None)
+    verdict = trials_of("cpu").verdict("flash", problem, silent)
     assert verdict.name == "sdpa-flash" and "flash_attention_for_cpu" in verdict.provider
 
 
@@ -156,5 +157,5 @@ def test_f04_nothing_runs_as_math_under_a_flash_name(trials_of):
     trials = trials_of("cuda:0")
     for name in ("flash", "flash-attn-2", "flash-attn-4", "sdpa-flash"):
         assert build(trials, name, problem)[1], name
-    verdict = trials.verdict("sdpa-math", problem, lambda path, text: None)
+    verdict = trials.verdict("sdpa-math", problem, silent)
     assert verdict.reason == "" and "flash" not in verdict.provider

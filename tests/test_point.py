@@ -32,19 +32,16 @@ def bench():
 
 
 def visit(bench, problem, paths, *, phase="quick", budget_s=0.05, min_samples=3) -> dict[str, Measurement]:
-    found: list[Measurement] = []
-    bench.step(
-        problem,
-        list(paths),
-        phase=phase,
-        stop=Stop(budget_s=budget_s, min_samples=min_samples, target=0.01),
-        check=lambda: None,
-        on_start=lambda path: None,
-        on_compile=lambda path, text: None,
-        on_run=lambda path: None,
-        on_done=found.append,
-    )
-    return {m.path: m for m in found}
+    found: dict[str, Measurement] = {}
+
+    def say(event, **fields):
+        if event == "measurement":
+            m = Measurement.from_json(fields["measurement"])
+            found[m.path] = m
+
+    stop = Stop(budget_s=budget_s, min_samples=min_samples, target=0.01)
+    bench.step(problem, list(paths), phase=phase, stop=stop, check=lambda: None, say=say)
+    return found
 
 
 def test_a_point_on_the_cpu_holds_what_was_measured(bench):

@@ -126,8 +126,8 @@ def test_what_is_not_a_command_does_no_harm(worker):
 
 def test_what_a_library_prints_cannot_reach_the_stream(talk, tmp_path):
     code = (
-        "import os, sys; sys.argv = ['w']; import attnlab.worker as w; "
-        "w.cpu_name = lambda: (print('python noise'), os.system('echo C noise'), 'noisy')[2]; w.main()"
+        "import os, sys; sys.argv = ['w']; import attnlab.worker as w; import attnlab.measure.facts as f; "
+        "f.cpu_name = lambda: (print('python noise'), os.system('echo C noise'), 'noisy')[2]; w.main()"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT)}
     process = subprocess.run(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-
+from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.point import Bench
 from attnlab.measure.timing import Check
-from attnlab.measure.trial import make_call, make_inputs
+from attnlab.measure.trial import silent
 from attnlab.problem import AttentionProblem
 
 
@@ -21,9 +19,9 @@ def rounds(bench: Bench, problem: AttentionProblem, flash: str, steps: int, chec
     inputs = None
     provider = ""
     for name in ("standard", flash):
-        verdict = bench.trials.verdict(name, problem, lambda path, text: None)
+        verdict = bench.trials.verdict(name, problem, silent)
         if verdict.reason:
-            yield {"step": 0, "reason": f"{name}: {verdict.reason}"}
+            yield {"step": 0, "reason": verdict.reason if name in verdict.reason else f"{name}: {verdict.reason}"}
             return
         inputs = inputs or make_inputs(problem, bench.device)
         calls[name] = make_call(verdict.path.build(problem), problem, *inputs)
@@ -32,20 +30,7 @@ def rounds(bench: Bench, problem: AttentionProblem, flash: str, steps: int, chec
         check()
         yield {
             "step": step,
-            "standard_ms": _wall_ms(calls["standard"], bench.device),
-            "flash_ms": _wall_ms(calls[flash], bench.device),
+            "standard_ms": bench.timer.timed_call(calls["standard"])[1] * 1e3,
+            "flash_ms": bench.timer.timed_call(calls[flash])[1] * 1e3,
             "provider": provider,
         }
-
-
-def _wall_ms(call: Callable[[], Any], device: torch.device) -> float:
-    _synchronize(device)
-    before = time.perf_counter()
-    call()
-    _synchronize(device)
-    return (time.perf_counter() - before) * 1e3
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -16,9 +16,10 @@ import torch
 from attnlab import cost
 from attnlab.measure import memory
 from attnlab.measure.accuracy import Truth, judge, truth
+from attnlab.measure.inputs import Outputs, make_call, make_inputs
 from attnlab.measure.interval import median_interval
 from attnlab.measure.timing import Cancelled, Check, Stop, make_timer
-from attnlab.measure.trial import DeviceLost, Trials, device_lost, make_call, make_inputs
+from attnlab.measure.trial import DeviceLost, Say, Trials, device_lost
 from attnlab.measurement import Measurement
 from attnlab.paths.base import blind_rows, first_line
 from attnlab.problem import AttentionProblem
@@ -38,7 +39,7 @@ class Known:
 
 
 class Bench:
-    """Measures on one device. `on_compile(path, text)` is told before something is compiled or launched for the first time."""
+    """Measures on one device."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -50,33 +51,26 @@ class Bench:
         self._known: dict[tuple[str, AttentionProblem], Known] = {}
 
     def step(
-        self,
-        problem: AttentionProblem,
-        paths: list[str],
-        *,
-        phase: str,
-        stop: Stop,
-        check: Check,
-        on_start: Callable[[str], None],
-        on_compile: Callable[[str, str], None],
-        on_run: Callable[[str], None],
-        on_done: Callable[[Measurement], None],
+        self, problem: AttentionProblem, paths: list[str], *, phase: str, stop: Stop, check: Check, say: Say
     ) -> None:
-        """One problem through each path in turn, on the same tensors. Raises Cancelled and DeviceLost, after on_done."""
+        """One problem through each path in turn, on the same tensors, each said as a `measurement` whatever became of it.
+
+        Raises Cancelled when `check` does, and DeviceLost after the measurement of the path that lost it.
+        """
         inputs: tuple[torch.Tensor, ...] | None = None
         exact: Truth | None = None
         for name in paths:
             check()
-            on_start(name)
+            say("started", path=name)
             point = Measurement(problem=problem, path=name, status="fault", phase=phase)
             point = replace(point, flops=cost.flops(problem), min_bytes=cost.min_bytes(problem))
             try:
-                verdict = self.trials.verdict(name, problem, on_compile)
+                verdict = self.trials.verdict(name, problem, say)
                 point = replace(point, provider=verdict.provider)
                 if verdict.reason:
-                    on_done(replace(point, status="unsupported", reason=verdict.reason))
+                    _report(say, replace(point, status="unsupported", reason=verdict.reason))
                     continue
-                on_run(name)
+                say("running", path=name)
                 if inputs is None:
                     inputs = make_inputs(problem, self.device)
                 if exact is None and (name, problem) not in self._known:
@@ -87,13 +81,13 @@ class Bench:
             except torch.OutOfMemoryError as error:
                 point = replace(point, status="oom", reason=out_of_memory(error))
             except DeviceLost as lost:
-                on_done(replace(point, reason=str(lost)))
+                _report(say, replace(point, reason=f"CUDA fault, worker restarted: {lost}"))
                 raise
             except Cancelled:
                 raise
             except Exception as error:  # a library may raise anything; it is this point's result, not the worker's end
                 if device_lost(self.device):
-                    on_done(replace(point, reason=f"CUDA fault, worker restarted: {first_line(error)}"))
+                    _report(say, replace(point, reason=f"CUDA fault, worker restarted: {first_line(error)}"))
                     raise DeviceLost(f"{name}: {first_line(error)}") from None
                 status = "oom" if "can't allocate memory" in str(error) else "fault"
                 point = replace(point, status=status, reason=f"{name}: {first_line(error)}")
@@ -101,12 +95,12 @@ class Bench:
             call = None
             if point.status in ("oom", "fault"):
                 memory.release(self.device)
-            on_done(point)
+            _report(say, point)
 
     def _measure(
         self,
         point: Measurement,
-        call: Callable[[], tuple[torch.Tensor, ...]],
+        call: Callable[[], Outputs],
         exact: Truth | None,
         stop: Stop,
         check: Check,
@@ -115,7 +109,7 @@ class Bench:
         problem, cuda = point.problem, self.device.type == "cuda"
         key = (point.path, problem)
         with memory.PeakAbove(self.device) as one_call:
-            outputs, seconds = self.timer.first_call(call)
+            outputs, seconds = self.timer.timed_call(call)
         if key not in self._known:
             errors = exact.errors(outputs) if exact is not None else {}
             del outputs
@@ -125,8 +119,7 @@ class Bench:
         outputs = None
         known = self._known[key]
         check()
-        walls = WALLS[point.phase] if seconds < LONG_CALL_S or point.phase == "refined" else 0
-        timing = self.timer.sample(call, stop, check, min(walls, max(1, int(WALLS_S / seconds))) if walls else 0)
+        timing = self.timer.sample(call, stop, check, wall_samples(point.phase, seconds))
         middle, low, high = median_interval(timing.samples_ms)
         wrong = judge(known.errors, problem.dtype)
         finite = [error for error in known.errors.values() if error != float("inf")]
@@ -160,8 +153,19 @@ class Bench:
         )
 
 
+def wall_samples(phase: str, call_s: float) -> int:
+    """How many wall-clock samples a point takes: each costs a call, and that of a long call is its device time."""
+    if phase == "quick" and call_s >= LONG_CALL_S:
+        return 0
+    return min(WALLS[phase], max(1, int(WALLS_S / call_s)))
+
+
+def _report(say: Say, point: Measurement) -> None:
+    say("measurement", measurement={**point.to_json(), "samples_ms": list(point.samples_ms)})
+
+
 def out_of_memory(error: torch.OutOfMemoryError) -> str:
-    """PyTorch's message carries the size asked for, the free and the total; its first two sentences are the useful ones."""
+    """PyTorch's message carries the size asked for, the free and the total; its first three sentences are the useful ones."""
     sentences = first_line(error).split(". ")
     return ". ".join(sentences[:3]).rstrip(".")
 

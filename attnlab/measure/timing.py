@@ -74,7 +74,7 @@ Check = Callable[[], None]  # raises Cancelled
 
 
 class Timer(Protocol):
-    def first_call(self, call: Call) -> tuple[Any, float]: ...
+    def timed_call(self, call: Call) -> tuple[Any, float]: ...
 
     def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
         """`walls` wall-clock samples first (on a device only; they cost a call each), then samples until `stop`."""
@@ -86,7 +86,7 @@ class HostTimer:
 
     clock = "host time, caches as the previous call left them"
 
-    def first_call(self, call: Call) -> tuple[Any, float]:
+    def timed_call(self, call: Call) -> tuple[Any, float]:
         """(what the call returned, seconds)."""
         started = time.perf_counter()
         result = call()
@@ -139,7 +139,7 @@ class CudaTimer:
     def _event(self) -> torch.cuda.Event:
         return torch.cuda.Event(enable_timing=True)
 
-    def first_call(self, call: Call) -> tuple[Any, float]:
+    def timed_call(self, call: Call) -> tuple[Any, float]:
         torch.cuda.synchronize(self.device)
         started = time.perf_counter()
         result = call()
@@ -165,19 +165,11 @@ class CudaTimer:
         times_ms = [max(start.elapsed_time(end) - self.empty_ms, 0.0) for start, end in pairs]
         return Batch(times_ms, hosts_ms, count - clean, reading)
 
-    def _wall_ms(self, call: Call) -> float:
-        """What a caller waits: synchronise, call, synchronise."""
-        torch.cuda.synchronize(self.device)
-        before = time.perf_counter()
-        call()
-        torch.cuda.synchronize(self.device)
-        return (time.perf_counter() - before) * 1e3
-
     def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
         walls_ms: list[float] = []
         while len(walls_ms) < walls:
             check()
-            walls_ms.append(self._wall_ms(call))
+            walls_ms.append(self.timed_call(call)[1] * 1e3)
         samples_ms: list[float] = []
         hosts_ms = [1.0]  # a guess, for the first sleep alone
         dirty, count, reading = 0, stop.min_samples, None

@@ -13,12 +13,19 @@ from dataclasses import dataclass, replace
 import torch
 
 from attnlab.device import PathStatus
+from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.kernels import main_kernel
 from attnlab.paths import FLASH_CANDIDATES, PATHS
-from attnlab.paths.base import Attention, Path, first_line, load
+from attnlab.paths.base import Path, first_line, load
 from attnlab.problem import AttentionProblem
 
 TINY_SEQ = 128
+
+Say = Callable[..., None]  # say(event, **fields): a message of attnlab.protocol, without its id
+
+
+def silent(event: str, **fields: object) -> None:
+    """For callers to whom nothing need be said."""
 
 
 class DeviceLost(RuntimeError):
@@ -34,26 +41,24 @@ class Verdict:
     reason: str = ""
     seconds: float = 0.0  # what the trial took, compilation included
 
-    @property
-    def name(self) -> str:
-        return self.path.name
-
 
 class Trials:
-    """Remembers the verdict on each kind of problem. `on_compile(path, text)` is told before a first launch."""
+    """Remembers the verdict on each kind of problem."""
 
     def __init__(self, device: torch.device):
         self.device = device
         self.paths = {name: load(name, device) for name in PATHS}
         self._verdicts: dict[tuple[str, AttentionProblem], Verdict] = {}
 
-    def verdict(self, name: str, problem: AttentionProblem, on_compile: Callable[[str, str], None]) -> Verdict:
-        """The verdict on path `name`; for `flash` the first candidate that runs the problem. Raises DeviceLost."""
+    def verdict(self, name: str, problem: AttentionProblem, say: Say) -> Verdict:
+        """The verdict on path `name`; for `flash` the first candidate that runs the problem. Raises DeviceLost.
+
+        Says `compiling` before a first launch."""
         if name != "flash":
-            return self._one(self.paths[name], problem, on_compile, name)
+            return self._one(self.paths[name], problem, say, name)
         refusals = []
         for candidate in FLASH_CANDIDATES:
-            verdict = self._one(self.paths[candidate], problem, on_compile, name)
+            verdict = self._one(self.paths[candidate], problem, say, name)
             if not verdict.reason:
                 return verdict
             if self.paths[candidate].status().usable:
@@ -61,9 +66,7 @@ class Trials:
         reason = "no installed FlashAttention runs this; " + ("; ".join(refusals) or "none is installed")
         return Verdict(self.paths["flash"], "", reason)
 
-    def _one(
-        self, path: Path, problem: AttentionProblem, on_compile: Callable[[str, str], None], asked: str
-    ) -> Verdict:
+    def _one(self, path: Path, problem: AttentionProblem, say: Say, asked: str) -> Verdict:
         if not (status := path.status()).usable:
             return Verdict(path, "", status.reason)
         if reason := path.unsupported(problem):
@@ -71,7 +74,11 @@ class Trials:
         tiny = tiny_problem(problem)
         key = (path.name, tiny)
         if key not in self._verdicts:
-            on_compile(asked, f"preparing {path.provider} for head_dim {problem.head_dim} {problem.dtype}")
+            say(
+                "compiling",
+                path=asked,
+                text=f"preparing {path.provider} for head_dim {problem.head_dim} {problem.dtype}",
+            )
             self._verdicts[key] = self._launch(path, tiny)
         return self._verdicts[key]
 
@@ -95,7 +102,7 @@ class Trials:
         status = self.paths[name].status()
         if not status.usable:
             return status
-        verdict = self.verdict(name, problem, lambda path, text: None)
+        verdict = self.verdict(name, problem, silent)
         state = "broken" if verdict.reason else "ready"
         return replace(status, state=state, provider=verdict.provider, reason=verdict.reason)
 
@@ -106,50 +113,6 @@ def tiny_problem(problem: AttentionProblem) -> AttentionProblem:
     kv = TINY_SEQ * (2 if problem.seq_q < problem.seq_kv else 1)
     group = problem.heads // problem.kv_heads
     return replace(problem, batch=1, seq_q=q, seq_kv=kv, heads=group, kv_heads=1)
-
-
-def make_inputs(
-    problem: AttentionProblem, device: torch.device, seed: int = 0
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Seeded normal Q (batch, seq_q, heads, dim), K, V (batch, seq_kv, kv_heads, dim), and dO like Q for a backward pass."""
-    generator = torch.Generator(device=device).manual_seed(seed)
-    dtype = getattr(torch, problem.dtype)
-
-    def normal(seq: int, heads: int) -> torch.Tensor:
-        shape = (problem.batch, seq, heads, problem.head_dim)
-        return torch.randn(shape, generator=generator, device=device, dtype=dtype)
-
-    q = normal(problem.seq_q, problem.heads)
-    k, v = normal(problem.seq_kv, problem.kv_heads), normal(problem.seq_kv, problem.kv_heads)
-    if not problem.backward:
-        return q, k, v, None
-    for tensor in (q, k, v):
-        tensor.requires_grad_()
-    return q, k, v, normal(problem.seq_q, problem.heads)
-
-
-def make_call(
-    attention: Attention,
-    problem: AttentionProblem,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    grad_out: torch.Tensor | None,
-) -> Callable[[], tuple[torch.Tensor, ...]]:
-    """A call without arguments: () → (O,) or (O, dQ, dK, dV)."""
-    if not problem.backward:
-
-        def forward() -> tuple[torch.Tensor, ...]:
-            with torch.no_grad():
-                return (attention(q, k, v),)
-
-        return forward
-
-    def forward_backward() -> tuple[torch.Tensor, ...]:
-        out = attention(q, k, v)
-        return (out.detach(), *torch.autograd.grad(out, (q, k, v), grad_out))
-
-    return forward_backward
 
 
 def device_lost(device: torch.device) -> bool:

@@ -48,10 +48,6 @@ class Path:
     def build(self, problem: AttentionProblem) -> Attention:
         raise NotImplementedError(f"{type(self).__name__}.build")
 
-    def choose(self, problem: AttentionProblem) -> Path:
-        """The path that really runs: itself, except for an automatic choice."""
-        return self
-
 
 def load(name: str, device: torch.device) -> Path:
     """The path called `name`. Raises KeyError for a name that is not in PATHS."""

@@ -79,9 +79,6 @@ class FlashAttn(Path):
         return self._function
 
     def unsupported(self, problem: AttentionProblem) -> str:
-        status = self.status()
-        if not status.usable:
-            return status.reason
         major, minor = torch.cuda.get_device_capability(self.device)
         if major not in self._package.capabilities:
             return f"{self.name} has no kernel for compute capability {major}.{minor}"

@@ -101,7 +101,7 @@ class _Explained:
 
 
 def _reason(warning: str) -> str:
-    """The useful sentence of one SDPA warning: not the headings "X not used because:", nor the switch that we set ourselves."""
+    """The useful sentence of one SDPA warning, not a heading ("X not used because:") nor the switch that we set."""
     text = first_line(warning).split(" (Triggered internally")[0]
     if text.endswith("because:") or "been runtime disabled" in text:
         return ""
