@@ -134,7 +134,7 @@ drawn = situation(snapshot)
 @st.fragment(run_every=1.0)
 def pulse() -> None:
     # Not within the page's own run: what a run that is cut short has put into the session never reaches the address.
-    if not state.pop("page_runs", False) and (not painted or situation(look()) != drawn):
+    if not state.pop("page_runs", False) and situation(look()) != drawn:
         st.rerun()
 
 
@@ -153,12 +153,14 @@ def results() -> None:
             chart.plotly_chart(draw(run), key=name, height=CHART_PX, alt=alt)
 
 
-@st.fragment(run_every=TABLE_EVERY_S if active and not replaying else None)
+@st.fragment(run_every=TABLE_EVERY_S if not painted or (active and not replaying) else None)
 def details() -> None:
     run = shown(look())
     st.caption(f"Every point of the run{' · ' + text.escape(run.mark) if run.mark else ''}")
-    if not painted:
-        return  # or the browser would fetch and run 2.5 MB for these two before it shows a single slider
+    if not painted:  # the browser would fetch and run 2.5 MB for what follows before it shows a single slider
+        if state["painted"]:
+            st.rerun()
+        return
     points.table(run)
     st.caption("The same run as a command line")
     st.code(cli.command_line(run.sweep), language="bash")

@@ -45,7 +45,7 @@ def open_page(private_home, monkeypatch):
             page.query_params[key] = value
         page.run()
         assert not page.exception and not page.dataframe
-        page.run()  # the table comes with the pulse that follows the first paint
+        page.run()  # the table comes a moment after the first paint
         assert not page.exception
         return page
 
