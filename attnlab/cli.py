@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from attnlab import hardware, protocol, summary, table
-from attnlab.export import run_to_text
+from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
 from attnlab.paths import PATHS
 from attnlab.problem import DTYPE_BYTES, FORWARD, FORWARD_BACKWARD, LIMITS, AttentionProblem, ProblemError
 from attnlab.process import WorkerProcess
 from attnlab.run import Run
 from attnlab.store import Store
-from attnlab.sweep import DEFAULT_BUDGET_S, Sweep, default_sweep
+from attnlab.sweep import BUDGET_LEGAL, BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, Sweep, default_sweep
 
 PROGRAM = "python -m attnlab"
-DEFAULT_PATHS = ("standard", "flash")
 MAX_STEPS = 100_000
 
 
@@ -164,16 +163,17 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r}; legal: seconds, more than 0, at most 86,400")
+    if not 0 < value <= BUDGET_MAX_S:
+        raise argparse.ArgumentTypeError(f"{text!r}; legal: {BUDGET_LEGAL}")
     return value
 
 
 def _writable(text: str) -> Path:
     """Refused before anything is measured, not after."""
     path = Path(text).expanduser()
-    target = path if path.exists() else path.parent
-    if path.is_dir() or not target.exists() or not os.access(target, os.W_OK):
+    needed = [path.resolve().parent] if path.is_file() or not path.exists() else []  # a pipe is written as it is
+    needed += [path] if path.exists() else []
+    if path.is_dir() or not all(os.access(target, os.W_OK) for target in needed):
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written; legal: a file in a folder that exists")
     return path
 
@@ -233,7 +233,7 @@ def parse_command_line(line: str) -> Sweep:
 def _sweep(arguments: argparse.Namespace) -> int:
     run = _measure(arguments)
     if arguments.json:
-        arguments.json.write_text(run_to_text(run), encoding="utf-8")
+        write_run(run, arguments.json)
         print(f"written: {arguments.json}")
     if run.state == "failed":
         print(f"{arguments.parser.prog}: {run.reason}", file=sys.stderr)
@@ -246,7 +246,7 @@ def _record(arguments: argparse.Namespace) -> int:
         print(f"{arguments.parser.prog}: nothing is recorded: the run is {run.state} ({run.reason})", file=sys.stderr)
         return 1
     for path in filter(None, (arguments.out, arguments.json)):
-        path.write_text(run_to_text(run), encoding="utf-8")
+        write_run(run, path)
         print(f"written: {path}")
     return 0
 
@@ -254,12 +254,15 @@ def _record(arguments: argparse.Namespace) -> int:
 def _measure(arguments: argparse.Namespace) -> Run:
     """Runs the sweep, showing it as it goes; returns it when it has ended. Raises ProblemError before it starts."""
     sweep_of(arguments, "cuda" if hardware.gpu_visible() else "cpu")
-    lab = Lab(Store())
+    store = Store()
+    lab = Lab(store)
     try:
         sweep = sweep_of(arguments, _device_kind(lab))
         run = _follow(lab, lab.submit(sweep, fresh=True))
     finally:
         lab.close()
+        if store.problem:
+            print(f"{arguments.parser.prog}: {store.problem}", file=sys.stderr)
     if run.measurements:
         print("\n".join(["", *table.rows(run), "", *table.footnotes(run), ""]))
     print(summary.sentence(run))

@@ -13,6 +13,7 @@ import csv
 import io
 import json
 import math
+import os
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,21 @@ def run_to_text(run: Run) -> str:
     head = json.dumps(data["run"], allow_nan=False, ensure_ascii=False, indent=1)
     rows = ",\n".join(json.dumps(m, allow_nan=False, ensure_ascii=False) for m in data["measurements"])
     return f'{{"run": {head},\n"measurements": [\n{rows}\n]}}\n'
+
+
+def write_run(run: Run, path: Path) -> None:
+    """Writes run_to_text to `path`, whole or not at all. Raises OSError; then what stood there before still does."""
+    text = run_to_text(run)
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a pipe or a terminal takes no other in its place
+        path.write_text(text, encoding="utf-8")
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def run_from_text(text: str | bytes, *, recorded: bool = True) -> Run:
@@ -120,15 +136,15 @@ def to_csv(run: Run) -> str:
     return out.getvalue()
 
 
-def recorded_runs(folder: Path = DATA) -> list[Run]:
-    """The runs recorded on other devices that ship here, newest first. Raises ImportRefused, naming the file."""
-    runs = []
-    for path in folder.glob("*.json"):
+def recorded_runs(folder: Path = DATA) -> tuple[list[Run], list[str]]:
+    """The runs recorded on other devices that ship here, newest first; and a line for each file that is none."""
+    runs, refusals = [], []
+    for path in sorted(folder.glob("*.json")):
         try:
             runs.append(run_from_text(path.read_bytes()))
-        except ImportRefused as error:
-            raise ImportRefused(f"{path.name}: {error}") from error
-    return sorted(runs, key=lambda run: run.created, reverse=True)
+        except (ImportRefused, OSError) as error:
+            refusals.append(f"{path.name}: {error}")
+    return sorted(runs, key=lambda run: run.created, reverse=True), refusals
 
 
 def _sweep(data: Any) -> Sweep:

@@ -34,9 +34,9 @@ class Run:
     @property
     def mark(self) -> str:
         """What must stand beside every number of a recorded run: "recorded on NVIDIA H200, 2026-11-30"; else empty."""
-        if not self.recorded or self.device is None:
+        if not self.recorded:
             return ""
-        return f"recorded on {self.device.name}, {self.created[:10]}"
+        return f"recorded on {self.device.name if self.device else 'unknown device'}, {self.created[:10]}"
 
     def get(self, path: str, seq: int) -> Measurement | None:
         return next((m for m in self.measurements if m.path == path and m.seq == seq), None)

@@ -9,7 +9,7 @@ what was tried, so a step that a dying worker left half done is simply planned a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from attnlab import cost
@@ -20,7 +20,10 @@ from attnlab.problem import LIMITS, AttentionProblem, ProblemError, check_whole_
 from attnlab.units import seconds, size
 
 SHORTEST = 128
+DEFAULT_PATHS = ("standard", "flash")
 DEFAULT_BUDGET_S = 30.0
+BUDGET_MAX_S = 86_400
+BUDGET_LEGAL = f"seconds, more than 0, at most {BUDGET_MAX_S:,}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Sweep:
 
     problem: AttentionProblem
     seqs: tuple[int, ...]
-    paths: tuple[str, ...] = ("standard", "flash")
+    paths: tuple[str, ...] = DEFAULT_PATHS
     budget_s: float = DEFAULT_BUDGET_S
     try_oom: bool = False
     refine: bool = True
@@ -56,8 +59,11 @@ class Sweep:
             if path not in PATHS:
                 raise ProblemError(f"path is {path!r}; legal: {', '.join(PATHS)}")
         object.__setattr__(self, "paths", tuple(dict.fromkeys(self.paths)))
-        if not isinstance(self.budget_s, (int, float)) or not 0 < self.budget_s <= 86_400:
-            raise ProblemError(f"budget is {self.budget_s!r}; legal: seconds, more than 0, at most 86,400")
+        if type(self.budget_s) not in (int, float) or not 0 < self.budget_s <= BUDGET_MAX_S:
+            raise ProblemError(f"budget is {self.budget_s!r}; legal: {BUDGET_LEGAL}")
+        for name in ("try_oom", "refine"):
+            if type(getattr(self, name)) is not bool:
+                raise ProblemError(f"{name} is {getattr(self, name)!r}; legal: true, false")
 
     @property
     def point_count(self) -> int:
@@ -78,13 +84,14 @@ class Sweep:
         """Reads what to_json wrote. Raises ProblemError."""
         if not isinstance(data, dict) or not {"problem", "seqs"} <= set(data):
             raise ProblemError("a sweep is a JSON object with problem, seqs, paths, …")
-        rest = {k: data[k] for k in ("budget_s", "try_oom", "refine") if k in data}
-        return cls(
-            problem=AttentionProblem.from_json(data["problem"]),
-            seqs=tuple(data["seqs"]),
-            paths=tuple(data.get("paths", ("standard", "flash"))),
-            **rest,
-        )
+        known = [f.name for f in fields(cls)]
+        for name, value in data.items():
+            if name not in known:
+                raise ProblemError(f"unknown sweep field {name!r}; legal: {', '.join(known)}")
+            if name in ("seqs", "paths") and not isinstance(value, list):
+                raise ProblemError(f"{name} is {value!r}; legal: a list")
+        lists = {name: tuple(data[name]) for name in ("seqs", "paths") if name in data}
+        return cls(**{**data, **lists, "problem": AttentionProblem.from_json(data["problem"])})
 
 
 def powers_of_two(longest: int) -> tuple[int, ...]:

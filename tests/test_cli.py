@@ -27,6 +27,7 @@ SMALL = ("--batch", "1", "--heads", "2", "--dim", "32", "--dtype", "float32")
 def environment(tmp_path):
     def make(fake=None):
         variables = {**os.environ, "ATTNLAB_HOME": str(tmp_path / "home"), "PYTHONIOENCODING": "utf-8"}
+        variables["TMPDIR"] = str(tmp_path)  # a device lock of its own: other tests may be measuring
         if fake is not None:
             variables |= {"ATTNLAB_WORKER": FAKE_WORKER, "FAKE_WORKER": json.dumps(fake)}
         return variables
@@ -209,9 +210,17 @@ def test_record_writes_what_replay_opens(environment, tmp_path):
     out.parent.mkdir()
     ran = attnlab("record", "--seqs", "128,4096", "--out", str(out), env=environment({}))
     assert ran.returncode == 0, ran.stderr
-    (run,) = export.recorded_runs(out.parent)
+    (run,), _ = export.recorded_runs(out.parent)
     assert run.mark.startswith("recorded on NVIDIA H200, 20")
     assert [m.seq for m in run.measurements if m.path == "flash"] == [128, 4096]
+
+
+def test_what_keeps_the_history_from_being_written_is_said(environment, tmp_path):
+    (tmp_path / "file").write_text("")
+    env = environment({}) | {"ATTNLAB_HOME": str(tmp_path / "file" / "below")}
+    ran = attnlab("sweep", "--seqs", "128", "--no-refine", env=env)
+    assert ran.returncode == 0 and "At sequence 128" in ran.stdout
+    assert "runs are kept in memory and are lost" in ran.stderr and ran.stderr.count("\n") == 1
 
 
 def test_interrupt_ends_the_worker_too(environment):

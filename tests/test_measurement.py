@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -68,4 +69,5 @@ def test_only_a_recorded_run_carries_the_mark():
     sweep = Sweep(problem=PROBLEM, seqs=(128,))
     run = Run(id="1", sweep=sweep, state="done", created="2026-11-30T10:00:00+00:00", device=device(), recorded=True)
     assert run.mark == "recorded on NVIDIA H200, 2026-11-30"
-    assert Run(id="1", sweep=sweep, state="done", created=run.created, device=device()).mark == ""
+    assert replace(run, device=None).mark == "recorded on unknown device, 2026-11-30"
+    assert replace(run, recorded=False).mark == ""

@@ -90,11 +90,28 @@ def test_a_sweep_survives_json():
         ({"paths": ("fast",)}, "sdpa-math"),
         ({"budget_s": 0}, "more than 0"),
         ({"budget_s": float("nan")}, "more than 0"),
+        ({"budget_s": True}, "more than 0"),
+        ({"refine": "no"}, "refine is 'no'; legal: true, false"),
+        ({"try_oom": 7}, "try_oom is 7; legal: true, false"),
     ],
 )
 def test_a_sweep_that_cannot_be_names_what_is_legal(changes, words):
     with pytest.raises(ProblemError, match=words):
         Sweep(**{"problem": problem_at(128), "seqs": (128,), **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"refine": "no"}, "refine is 'no'"),
+        ({"seqs": 128}, "seqs is 128; legal: a list"),
+        ({"paths": "flash"}, "paths is 'flash'; legal: a list"),
+        ({"budget": 5}, "unknown sweep field 'budget'; legal: problem, seqs, paths, budget_s, try_oom, refine"),
+    ],
+)
+def test_json_that_is_no_sweep_names_what_is_legal(changes, words):
+    with pytest.raises(ProblemError, match=words):
+        Sweep.from_json({**Sweep(problem=problem_at(128), seqs=(128,)).to_json(), **changes})
 
 
 # The quick pass
@@ -209,7 +226,8 @@ def test_out_of_memory_is_tried_for_real_on_a_device_when_asked_never_on_a_host(
     asked = Sweep(problem=problem_at(128), seqs=(32_768,), budget_s=1000, try_oom=True, refine=False)
     on_device = Planner(asked, H200).next_step([], 0.0, GIB)
     assert isinstance(on_device, Step) and on_device.paths == asked.paths
-    assert isinstance(Planner(replace(asked, budget_s=1e-9), H200).next_step([], 0.0, GIB), Step)  # failing takes no time
+    no_time = replace(asked, budget_s=1e-9)  # failing takes none
+    assert isinstance(Planner(no_time, H200).next_step([], 0.0, GIB), Step)
     on_host = Planner(asked, CPU).next_step([], 0.0, GIB)
     assert {m.status for m in on_host.measurements} == {"oom"}
     assert "host memory" in on_host.measurements[0].reason

@@ -47,4 +47,4 @@ def lab() -> Lab:
 @st.cache_resource(show_spinner=False)
 def recorded_runs() -> list[Run]:
     """The runs that ship with AttnLab, measured by this program on real GPUs."""
-    return load_recorded_runs()
+    return load_recorded_runs()[0]
