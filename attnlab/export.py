@@ -34,7 +34,7 @@ class ImportRefused(ValueError):
 
 
 def run_to_json(run: Run) -> dict[str, Any]:
-    """The run as in the module's opening; strict JSON values only. Raw samples are included."""
+    """The run as in the module's opening; strict JSON values only."""
     return {
         "run": {
             "format": FORMAT,
@@ -47,7 +47,7 @@ def run_to_json(run: Run) -> dict[str, Any]:
             "sweep": run.sweep.to_json(),
             "device": None if run.device is None else run.device.to_json(),
         },
-        "measurements": [{**m.to_json(), "samples_ms": list(m.samples_ms)} for m in run.measurements],
+        "measurements": [m.to_json() for m in run.measurements],
     }
 
 
@@ -128,7 +128,8 @@ def to_csv(run: Run) -> str:
     rows = [{**where, **m.to_json()} for m in run.measurements]
     out = io.StringIO()
     names = [f.name for f in fields(Measurement) if f.name not in ("problem", "samples_ms")]
-    writer = csv.DictWriter(out, [*where, *run.sweep.problem.to_json(), *names], lineterminator="\n")
+    columns = [*where, *run.sweep.problem.to_json(), *names]
+    writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
         row["notes"] = "; ".join(row["notes"])

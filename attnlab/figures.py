@@ -21,7 +21,7 @@ from itertools import groupby
 from math import ceil, floor, log10
 from typing import Any
 
-from attnlab.measurement import Measurement
+from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.run import Run
 from attnlab.summary import BASELINE, challenger
 from attnlab.units import ms, size, times
@@ -75,14 +75,6 @@ TOKENS = {
     for i, theme in enumerate(("light", "dark"))
 }
 
-WORDS = {
-    "oom": "out of memory",
-    "unsupported": "not supported",
-    "skipped": "skipped",
-    "timeout": "timed out",
-    "fault": "fault",
-    "suspect": "suspect",
-}
 SYMBOLS = {
     "oom": "x",
     "unsupported": "diamond-x-open",
@@ -107,7 +99,7 @@ def latency(run: Run) -> Figure:
         points = _points(run, path)
         hover = [_hover(run, m, _time_words(m)) for m in points]
         hollow = {m.seq for m in points if m and m.launch_bound}
-        data += _curve(run, path, points, lambda m: m.device_ms, _ms_interval, hover, hollow)
+        data += _curve(run, path, points, lambda m: m.device_ms, lambda m: m.interval_ms, hover, hollow)
         values += [m.device_ms for m in points if m and m.status in NUMBERED and m.device_ms]
         without = [(m, text) for m, text in zip(points, hover, strict=True) if m and m.status not in NUMBERED]
         edge.append(_marks(run, path, "edge", without, [0.965 - 0.065 * row] * len(without)) | {"yaxis": "y2"})
@@ -232,21 +224,12 @@ def _color(path: str) -> str:
     return f"var(--attn-{path})" if path in PATH_COLORS else "var(--attn-text)"
 
 
-def _ms_interval(m: Measurement) -> tuple[float, float] | None:
-    return (m.device_ms_low, m.device_ms_high) if m.device_ms_low and m.device_ms_high else None
-
-
 def _ratio(slow: Measurement, fast: Measurement) -> tuple[float, tuple[float, float] | None] | None:
     """(slow ÷ fast, its interval from both intervals); None where a time is missing."""
     if not (slow.device_ms and fast.device_ms):
         return None
-    above, below = _ms_interval(slow), _ms_interval(fast)
+    above, below = slow.interval_ms, fast.interval_ms
     return slow.device_ms / fast.device_ms, (above[0] / below[1], above[1] / below[0]) if above and below else None
-
-
-def _foreseen(m: Measurement) -> bool:
-    """An out-of-memory point that was worked out, not tried: it carries its prediction."""
-    return m.status == "oom" and m.predicted_bytes is not None
 
 
 def _curve(
@@ -320,7 +303,7 @@ def _marks(
     A plain number that must not pass as one (launch-bound) is the path's own marker with a hole in it.
     """
     color, own = _color(path), PATH_SYMBOLS.get(path, "circle")
-    words = ["" if m.ok else f"predicted {WORDS['oom']}" if _foreseen(m) else WORDS[m.status] for m, _ in chosen]
+    words = ["" if m.ok else "predicted " * m.foreseen + STATUS_WORDS[m.status] for m, _ in chosen]
     first = [word if word != before else "" for word, before in zip(words, ["", *words], strict=False)]
     middle = run.sweep.seqs[len(run.sweep.seqs) // 2]
     return {
@@ -333,7 +316,7 @@ def _marks(
         "mode": "markers+text",
         "marker": {
             "size": MARKER_PX + 2,
-            "symbol": [own if m.ok else "x-open" if _foreseen(m) else SYMBOLS[m.status] for m, _ in chosen] or own,
+            "symbol": [own if m.ok else "x-open" if m.foreseen else SYMBOLS[m.status] for m, _ in chosen] or own,
             "color": ["var(--attn-page)" if m.ok else color for m, _ in chosen] or color,
             "line": {"width": 3, "color": color},
         },
@@ -350,8 +333,8 @@ def _hover(run: Run, m: Measurement | None, number: str) -> str:
     """What a point says: path, number, how it was obtained. Empty where there is no point."""
     if m is None:
         return ""
-    lines = [f"<b>{escape(m.path)}</b> at {m.seq:,}"]
-    lines.append(number if m.ok else f"{WORDS[m.status]}{': ' + number if number and m.status == 'suspect' else ''}")
+    doubted = f": {number}" if number and m.status == "suspect" else ""
+    lines = [f"<b>{escape(m.path)}</b> at {m.seq:,}", number if m.ok else STATUS_WORDS[m.status] + doubted]
     if m.samples:
         lines.append(f"{m.samples:,} samples, {escape(m.phase)} pass")
     if m.provider:
@@ -369,8 +352,7 @@ def _hover(run: Run, m: Measurement | None, number: str) -> str:
 def _time_words(m: Measurement | None) -> str:
     if m is None or not m.device_ms:
         return ""
-    interval = _ms_interval(m)
-    between = f" ({ms(interval[0])} to {ms(interval[1])})" if interval else ""
+    between = f" ({ms(m.interval_ms[0])} to {ms(m.interval_ms[1])})" if m.interval_ms else ""
     return f"{ms(m.device_ms)}{between}{', ' + escape(m.clock) if m.clock else ''}"
 
 

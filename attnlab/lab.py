@@ -32,13 +32,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from attnlab import cost, protocol
+from attnlab import protocol
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
 from attnlab.process import WorkerProcess
 from attnlab.roofline import implausible
 from attnlab.run import Run, Snapshot, WorkerState
-from attnlab.store import Store, in_order, measurement_json
+from attnlab.store import Store, in_order
 from attnlab.sweep import Planner, Step, Sweep, Verdicts
 from attnlab.units import ms, seconds
 
@@ -414,24 +414,14 @@ class Lab:
         before = job.points.get((m.path, m.seq))
         if before is not None and before.device_ms and m.device_ms is None:
             m = replace(m, reason=f"{m.reason}; the quick pass had measured {ms(before.device_ms)}")
-        self.store.event(job.run_id, "measurement", measurement_json(m))
+        self.store.event(job.run_id, "measurement", m.to_json())
         job.points[m.path, m.seq] = m
         with self._changed:
             ordered = in_order(self._runs[job.run_id].sweep, job.points.values())
             self._update(job.run_id, measurements=ordered, seconds=self._seconds(job.run_id))
 
     def _blame(self, job: Job, path: str, status: str, reason: str) -> None:
-        problem = job.step.problem
-        m = Measurement(
-            problem=problem,
-            path=path,
-            status=status,
-            reason=reason,
-            phase=job.step.phase,
-            flops=cost.flops(problem),
-            min_bytes=cost.min_bytes(problem),
-        )
-        self._record(job, m)
+        self._record(job, Measurement.of(job.step.problem, path, status, reason=reason, phase=job.step.phase))
         job.reported.add(path)
 
     def _note(self, text: str) -> None:

@@ -11,9 +11,19 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from attnlab import cost
 from attnlab.problem import AttentionProblem
 
-STATUSES = ("ok", "oom", "unsupported", "skipped", "timeout", "fault", "suspect")
+STATUS_WORDS = {  # for marks and cells; sentences have verbs of their own
+    "ok": "ok",
+    "oom": "out of memory",
+    "unsupported": "not supported",
+    "skipped": "skipped",
+    "timeout": "timed out",
+    "fault": "fault",
+    "suspect": "suspect",
+}
+STATUSES = tuple(STATUS_WORDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +37,7 @@ class Measurement:
     reason: str = ""  # one plain line: what happened and what to do; empty for `ok`
     phase: str = "quick"  # the pass it comes from: quick or refined
     device_ms: float | None = None  # median time on the device of one call, launch cost excluded, L2 cold
-    device_ms_low: float | None = (
-        None  # 95 % interval of that median; the range of the samples when there are fewer than 6
-    )
+    device_ms_low: float | None = None  # 95 % interval of that median; with fewer than 6 samples their range
     device_ms_high: float | None = None
     samples: int = 0
     samples_ms: tuple[float, ...] = ()  # the raw samples, in time order
@@ -61,6 +69,12 @@ class Measurement:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{field.name} is {value}; a measurement holds finite numbers or null")
 
+    @classmethod
+    def of(cls, problem: AttentionProblem, path: str, status: str, **more: Any) -> Measurement:
+        """A measurement with the exact counts of its problem filled in."""
+        counts = {"flops": cost.flops(problem), "min_bytes": cost.min_bytes(problem)}
+        return cls(problem=problem, path=path, status=status, **counts, **more)
+
     @property
     def seq(self) -> int:
         """The sweep's axis: the number of keys."""
@@ -71,6 +85,16 @@ class Measurement:
         return self.status == "ok"
 
     @property
+    def foreseen(self) -> bool:
+        """An out-of-memory point that was worked out, not tried: it carries its prediction."""
+        return self.status == "oom" and self.predicted_bytes is not None
+
+    @property
+    def interval_ms(self) -> tuple[float, float] | None:
+        """(device_ms_low, device_ms_high), both above 0; None where they are not known."""
+        return (self.device_ms_low, self.device_ms_high) if self.device_ms_low and self.device_ms_high else None
+
+    @property
     def tflops(self) -> float | None:
         """Achieved rate in TFLOP/s: exact FLOPs over device time."""
         if self.flops is None or not self.device_ms:
@@ -78,14 +102,13 @@ class Measurement:
         return self.flops / self.device_ms / 1e9
 
     def to_json(self) -> dict[str, Any]:
-        """Flat: the problem's fields beside the measurement's own, samples_ms left to the store."""
+        """Flat: the problem's fields beside the measurement's own, raw samples included."""
         data = asdict(self)
-        del data["samples_ms"]
-        return {**data.pop("problem"), **data, "notes": list(self.notes)}
+        return {**data.pop("problem"), **data, "samples_ms": list(self.samples_ms), "notes": list(self.notes)}
 
     @classmethod
     def from_json(cls, data: Any) -> Measurement:
-        """Reads what to_json wrote, with or without samples_ms. Raises ValueError (ProblemError for the problem's fields)."""
+        """Reads what to_json wrote. Raises ValueError (ProblemError for the problem's fields)."""
         if not isinstance(data, dict):
             raise ValueError("a measurement is a JSON object")
         own = {f.name for f in fields(cls)} - {"problem"}

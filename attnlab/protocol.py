@@ -21,7 +21,7 @@ Worker → lab
     {"event": "started", "id": 7, "path": "flash"}
     {"event": "compiling", "id": 7, "path": "flash", "text": "compiling flash-attn-4 …"}
     {"event": "running", "id": 7, "path": "flash"}         nothing is left to compile: the calls on the real tensors begin
-    {"event": "measurement", "id": 7, "measurement": {…Measurement, samples_ms included}}  one a path, whatever status
+    {"event": "measurement", "id": 7, "measurement": {…Measurement}}               one a path, whatever status
     {"event": "round", "id": 8, "step": 0, "standard_ms": 0.28, "flash_ms": 0.07, "provider": "…"}
         One round of a compare, from 0; {"event": "round", "id": 8, "step": 0, "reason": "…"} when a path cannot run.
     {"event": "done", "id": 7, "cancelled": false, "free_bytes": 123}                      the step's last event

@@ -97,7 +97,7 @@ class Store:
         marks = ", ".join(f":{name}" for name in row)
         self._write(f"INSERT INTO runs ({', '.join(row)}) VALUES ({marks})", row)
         for m in run.measurements:
-            self.event(run.id, "measurement", measurement_json(m))
+            self.event(run.id, "measurement", m.to_json())
 
     def start(self, run_id: str, device: Device) -> None:
         self._write(
@@ -313,11 +313,6 @@ def dump(data: Any) -> str:
     return json.dumps(data, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
-def measurement_json(m: Measurement) -> dict[str, Any]:
-    """With the raw samples, which files for people leave out."""
-    return {**m.to_json(), "samples_ms": list(m.samples_ms)}
-
-
 def question(sweep: Sweep) -> str:
     """What must be equal for one run to answer another: the problem, whatever its sequence lengths."""
     return dump({k: v for k, v in sweep.problem.to_json().items() if k not in ("seq_q", "seq_kv")})
@@ -329,7 +324,7 @@ def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
         return False
     if m.status == "skipped":
         return asked.budget_s <= measured.budget_s
-    if m.status == "oom" and m.predicted_bytes is not None:
+    if m.foreseen:
         return measured.try_oom or not asked.try_oom
     return True
 

@@ -131,9 +131,9 @@ def _speed_words(standard: Measurement, flash: Measurement, speedup: float) -> s
 
 def _overlap(a: Measurement, b: Measurement) -> bool:
     """Whether the intervals of the two medians have a time in common: then neither is known to be faster."""
-    if None in (a.device_ms_low, a.device_ms_high, b.device_ms_low, b.device_ms_high):
+    if a.interval_ms is None or b.interval_ms is None:
         return False
-    return a.device_ms_low <= b.device_ms_high and b.device_ms_low <= a.device_ms_high
+    return a.interval_ms[0] <= b.interval_ms[1] and b.interval_ms[0] <= a.interval_ms[1]
 
 
 def _memory_words(run: Run, top: Headline) -> str:
@@ -156,7 +156,7 @@ def _troubles(run: Run) -> list[str]:
 def _trouble(run: Run, m: Measurement) -> str:
     """One point that has no number to count, in words: "standard runs out of memory at 32,768"."""
     at = f"at {sequence(m.seq)}"
-    if _foreseen(m):
+    if m.foreseen:
         free = f", {size(run.device.free_bytes)} free" if run.device else ""
         needs = f"needs {size(m.predicted_bytes)}{free}; not tried"
         return f"{m.path} is predicted to run out of {_memory(run)} {at} ({needs})"
@@ -171,11 +171,6 @@ def _trouble(run: Run, m: Measurement) -> str:
     }[m.status]
     why = m.reason.removeprefix(f"{m.path} ").rstrip(".")
     return f"{m.path} {words} {at}" + (f" ({why})" if why else "")
-
-
-def _foreseen(m: Measurement) -> bool:
-    """An out-of-memory point that was worked out, not tried."""
-    return m.status == "oom" and m.predicted_bytes is not None
 
 
 def _memory(run: Run) -> str:

@@ -211,7 +211,7 @@ class Planner:
         self, problem: AttentionProblem, path: str, known: list[Measurement], free_bytes: int
     ) -> Measurement | None:
         peak, inputs = cost.predicted_peak_bytes(problem, path, self.device.kind), cost.input_bytes(problem)
-        ran_out = [m.seq for m in known if m.status == "oom" and m.predicted_bytes is None]
+        ran_out = [m.seq for m in known if m.status == "oom" and not m.foreseen]
         usable = free_bytes if self.device.kind == "cuda" else int(free_bytes * HOST_SHARE)
         if ran_out:
             reason = f"predicted, not tried: it ran out of memory at sequence {min(ran_out):,} already"
@@ -222,7 +222,7 @@ class Planner:
             )
         else:
             return None
-        return self._verdict(problem, path, "oom", reason, predicted_bytes=peak)
+        return Measurement.of(problem, path, "oom", reason=reason, predicted_bytes=peak)
 
     def _time_verdict(
         self,
@@ -243,18 +243,7 @@ class Planner:
             )
         else:
             return None
-        return self._verdict(problem, path, "skipped", reason, predicted_ms=call_ms)
-
-    def _verdict(self, problem: AttentionProblem, path: str, status: str, reason: str, **predicted: Any) -> Measurement:
-        return Measurement(
-            problem=problem,
-            path=path,
-            status=status,
-            reason=reason,
-            flops=cost.flops(problem),
-            min_bytes=cost.min_bytes(problem),
-            **predicted,
-        )
+        return Measurement.of(problem, path, "skipped", reason=reason, predicted_ms=call_ms)
 
     def _refine(self, points: Points, elapsed_s: float) -> Step | None:
         """The cheapest sequence length still to refine; time is shared so that each of them gets its samples."""
@@ -295,8 +284,7 @@ def is_blurred(m: Measurement) -> bool:
     """Whether another visit would help: measured by the quick pass, with few samples or a wide interval."""
     if not m.ok or m.phase != QUICK or not m.device_ms:
         return False
-    known = m.device_ms_low is not None and m.device_ms_high is not None
-    sharp = known and (m.device_ms_high - m.device_ms_low) / 2 <= REFINED_TARGET * m.device_ms
+    sharp = m.interval_ms is not None and (m.interval_ms[1] - m.interval_ms[0]) / 2 <= REFINED_TARGET * m.device_ms
     return m.samples < REFINED_SAMPLES or not sharp
 
 

@@ -6,18 +6,10 @@ import shutil
 import time
 
 from attnlab import summary, units
-from attnlab.measurement import Measurement
+from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.run import Run
 
 REFRESH_S = 0.2
-STATUS_WORDS = {
-    "oom": "out of memory",
-    "unsupported": "unsupported",
-    "skipped": "skipped",
-    "timeout": "time limit",
-    "fault": "fault",
-    "suspect": "suspect",
-}
 
 
 def title(run: Run) -> str:
@@ -49,15 +41,14 @@ def time_cell(m: Measurement | None) -> str:
     if m is None:
         return "…"
     if not m.ok:
-        tried = m.predicted_bytes is None and m.predicted_ms is None
-        return STATUS_WORDS[m.status] + ("" if tried or m.status == "skipped" else " (predicted)")
+        return STATUS_WORDS[m.status] + (" (predicted)" if m.foreseen else "")
     return units.ms(m.device_ms) + spread(m) + ("*" if m.launch_bound else "")
 
 
 def spread(m: Measurement) -> str:
-    if not m.device_ms or m.device_ms_low is None or m.device_ms_high is None:
+    if not m.device_ms or m.interval_ms is None:
         return ""
-    percent = 50 * (m.device_ms_high - m.device_ms_low) / m.device_ms
+    percent = 50 * (m.interval_ms[1] - m.interval_ms[0]) / m.device_ms
     return f" ±{percent:.1f} %" if percent < 0.95 else f" ±{percent:.0f} %"
 
 

@@ -101,7 +101,7 @@ def measure(command: dict[str, Any]) -> None:
     seq = problem.seq_kv
 
     def report(m: Measurement) -> None:
-        say("measurement", id=step, measurement={**m.to_json(), "samples_ms": list(m.samples_ms)})
+        say("measurement", id=step, measurement=m.to_json())
 
     if MODE.get("waiting_s"):
         say("waiting", id=step, text="another program measures on this device")

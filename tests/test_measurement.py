@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from attnlab import cost
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import STATUSES, Measurement
 from attnlab.problem import AttentionProblem
@@ -27,9 +28,26 @@ def test_json_round_trip_of_every_status(status):
     assert Measurement.from_json(json.loads(json.dumps(before.to_json(), allow_nan=False))) == before
 
 
-def test_raw_samples_come_back_when_they_are_sent():
-    data = {**point().to_json(), "samples_ms": [1.0, 2.0]}
+def test_raw_samples_come_back_as_a_list_on_the_way():
+    data = point(samples_ms=(1.0, 2.0)).to_json()
+    assert data["samples_ms"] == [1.0, 2.0]
     assert Measurement.from_json(data).samples_ms == (1.0, 2.0)
+
+
+def test_only_an_out_of_memory_with_a_prediction_was_foreseen():
+    assert point(status="oom", predicted_bytes=1 << 40).foreseen
+    assert not point(status="oom").foreseen and not point(status="skipped", predicted_ms=1.0).foreseen
+
+
+def test_an_interval_has_two_ends_above_0():
+    assert point(device_ms_low=1.0, device_ms_high=2.0).interval_ms == (1.0, 2.0)
+    assert point(device_ms_low=1.0).interval_ms is None
+    assert point(device_ms_low=0.0, device_ms_high=1.0).interval_ms is None
+
+
+def test_the_exact_counts_are_filled_in():
+    m = Measurement.of(PROBLEM, "flash", "fault", reason="why")
+    assert (m.flops, m.min_bytes, m.reason) == (cost.flops(PROBLEM), cost.min_bytes(PROBLEM), "why")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -17,7 +17,7 @@ from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.run import Run
-from attnlab.store import Store, home, measurement_json
+from attnlab.store import Store, home
 from attnlab.sweep import Sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ def finished(store: Store, run_id: str, sweep: Sweep = SWEEP, *, device: Device 
     for seq in sweep.seqs:
         for path in sweep.paths:
             m = points.get(f"{path}_{seq}", point(path, seq))
-            store.event(run_id, "measurement", measurement_json(m))
+            store.event(run_id, "measurement", m.to_json())
     store.finish(run_id, "done", "", 1.25, "refined")
 
 
@@ -74,7 +74,7 @@ def test_a_run_comes_back_as_it_was(store, tmp_path):
 
 def test_the_newest_measurement_of_a_point_is_shown_and_the_older_kept(store):
     finished(store, "r1")
-    store.event("r1", "measurement", measurement_json(point("flash", 256, 9.0, phase="refined")))
+    store.event("r1", "measurement", point("flash", 256, 9.0, phase="refined").to_json())
     assert store.load("r1").get("flash", 256).device_ms == 9.0
     assert [kind for _, kind, _ in store.events("r1")].count("measurement") == 5
 
@@ -198,7 +198,7 @@ from test_store import *
 store = Store({home!r})
 store.create_run(Run(id="r1", sweep=SWEEP, state="queued", created="2026-11-30"))
 store.start("r1", DEVICE)
-store.event("r1", "measurement", measurement_json(point("flash", 128)))
+store.event("r1", "measurement", point("flash", 128).to_json())
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -319,6 +319,6 @@ def test_a_file_that_stops_taking_writes_does_not_stop_the_run(store):
     finished(store, "r1")
     store.create_run(Run(id="r2", sweep=SWEEP, state="running", created="2026-11-30T00:00:02"))
     store._db.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
-    store.event("r2", "measurement", measurement_json(point("flash", 128)))
+    store.event("r2", "measurement", point("flash", 128).to_json())
     assert "cannot be written any more" in store.problem
     assert store.load("r2").get("flash", 128).ok and store.load("r1").state == "done"
