@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from attnlab import hardware, protocol, summary, table
+from attnlab.command_line import PROGRAM
+from attnlab.command_line import command_line as command_line  # until the page takes it from there
 from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
 from attnlab.paths import PATHS
@@ -28,7 +30,6 @@ from attnlab.run import Run
 from attnlab.store import Store
 from attnlab.sweep import BUDGET_LEGAL, BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, Sweep, default_sweep
 
-PROGRAM = "python -m attnlab"
 MAX_STEPS = 100_000
 
 
@@ -178,9 +179,6 @@ def _writable(text: str) -> Path:
     return path
 
 
-# A sweep and its command line
-
-
 def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
     """What the arguments ask for; what they leave open is what fits the device ("cuda", "cpu"). Raises ProblemError."""
     usual = default_sweep(device_kind)
@@ -204,27 +202,6 @@ def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
         try_oom=arguments.try_oom,
         refine=not arguments.no_refine,
     )
-
-
-def command_line(sweep: Sweep) -> str:
-    """The line that measures the same again, on any device; its words need no quoting."""
-    problem = sweep.problem
-    words = [PROGRAM, "sweep", "--batch", problem.batch, "--heads", problem.heads, "--dim", problem.head_dim]
-    words += ["--seqs", ",".join(map(str, sweep.seqs)), "--dtype", problem.dtype]
-    if problem.kv_heads != problem.heads:
-        words += ["--kv-heads", problem.kv_heads]
-    if sweep.paths != DEFAULT_PATHS:
-        words += ["--paths", ",".join(sweep.paths)]
-    if sweep.budget_s != DEFAULT_BUDGET_S:
-        words += ["--budget", int(sweep.budget_s) if sweep.budget_s == int(sweep.budget_s) else sweep.budget_s]
-    flags = {"--causal": problem.causal, "--backward": problem.backward}
-    flags |= {"--try-oom": sweep.try_oom, "--no-refine": not sweep.refine}
-    return " ".join(map(str, [*words, *(flag for flag, given in flags.items() if given)]))
-
-
-def parse_command_line(line: str) -> Sweep:
-    """The sweep of a line that command_line wrote. Raises SystemExit as argparse does, ProblemError."""
-    return sweep_of(_parse(line.removeprefix(PROGRAM).split()), "cpu")
 
 
 # Commands

@@ -141,8 +141,8 @@ def memory(run: Run) -> Figure:
     else:
         layout["yaxis"] |= {"autorange": False, "range": [log10(low), log10(high)]}
     if capacity:
-        _across(layout, capacity)
-        _say(
+        _reference_line(layout, capacity)
+        _annotate(
             layout,
             f"{run.device.memory_name}: {size(capacity)}",
             {"x": 0, "xanchor": "left", "yref": "y", "y": log10(capacity), "yanchor": "top"},
@@ -166,7 +166,7 @@ def speedup(run: Run) -> Figure:
         )
         # Said on stage: the values of a single comparison, only the last of the main one where several lines cross.
         plain = {m.seq: ratios[m.seq][0] for m in points if m and m.seq not in hollow}
-        said = _apart(run, plain) if len(others) == 1 else list(plain)[-1:] if path == challenger(run) else []
+        said = _labelled_seqs(run, plain) if len(others) == 1 else list(plain)[-1:] if path == challenger(run) else []
         line |= {
             "mode": "lines+markers+text",
             "text": [f"<b>{times(ratios[seq][0])}</b>" if seq in said else "" for seq in line["x"]],
@@ -184,11 +184,11 @@ def speedup(run: Run) -> Figure:
         # A first, wide interval may reach out of the picture; the line may not shrink to the floor because of it.
         "autorangeoptions": {"include": [0, top], "clipmax": 1.6 * top},
     }
-    _across(layout, 1)
+    _reference_line(layout, 1)
     if not any(y for trace in data for y in trace["y"]):
         layout["yaxis"] |= {"autorange": False, "range": [0, 2.2]}
     if not others:
-        _say(layout, f"needs {BASELINE} and one more path")
+        _annotate(layout, f"needs {BASELINE} and one more path")
     return {"data": data, "layout": layout}
 
 
@@ -367,7 +367,7 @@ def _ratio_words(ratio: tuple[float, tuple[float, float] | None]) -> str:
     return f"{value:.2f}× as fast as {BASELINE}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
 
 
-def _apart(run: Run, heights: dict[int, float]) -> list[int]:
+def _labelled_seqs(run: Run, heights: dict[int, float]) -> list[int]:
     """The sequence lengths, of those given with their heights, whose labels have room: the last first, then the highest."""
     chosen: list[int] = []
     for seq in [*list(heights)[-1:], *sorted(heights, key=heights.__getitem__, reverse=True)]:
@@ -390,7 +390,7 @@ def _decades(values: list[float], headroom: float = 1.1) -> list[float]:
     return [10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values) * headroom))]
 
 
-def _across(layout: Layout, y: float) -> None:
+def _reference_line(layout: Layout, y: float) -> None:
     """A dashed reference line from edge to edge."""
     line = {"color": "var(--attn-quiet)", "width": 2, "dash": "dash"}
     layout["shapes"] = [
@@ -462,7 +462,7 @@ def _layout(run: Run, title: str, subtitle: str) -> Layout:
         "annotations": [],
     }
     if not run.measurements:
-        _say(layout, "waiting for the first point" if run.active else "no points")
+        _annotate(layout, "waiting for the first point" if run.active else "no points")
     return layout
 
 
@@ -475,7 +475,7 @@ def _legend_columns(run: Run) -> int:
     return 1 if len(run.sweep.paths) <= 2 else 2
 
 
-def _say(layout: Layout, text: str, where: dict[str, Any] | None = None) -> None:
+def _annotate(layout: Layout, text: str, where: dict[str, Any] | None = None) -> None:
     """One quiet line, in the middle of an empty chart unless told otherwise."""
     place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.6} | (where or {})
     font = {"size": TEXT_PX, "color": "var(--attn-quiet)"}

@@ -5,9 +5,10 @@
     lab.snapshot(run_id).run        at once, four times a second if need be
     lab.cancel(run_id)
 
-One supervisor thread talks to one worker (protocol.py, process.py) and does everything in turn, so nothing in it needs
-a lock: lines of the worker, its end, and calls of the API all arrive in one inbox, and between two of them there is at
-most one alarm (a time limit). What callers see is a table of frozen runs under a condition; each change is a `version`.
+One supervisor thread talks to one worker (protocol.py, process.py) and does everything in turn, so what it keeps for
+itself needs no lock: lines of the worker, its end, and calls of the API all arrive in one inbox, and between two of them
+there is at most one alarm (a time limit). What callers see is a table of frozen runs, changed and read under a
+condition; each change is a `version`.
 
 The worker may die, hang or talk nonsense at any moment. Each of that becomes a status on the point it happened to, a
 new worker, and the rest of the sweep. The web process itself never imports torch.
@@ -35,11 +36,12 @@ from typing import Any
 from attnlab import protocol
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
+from attnlab.planner import Planner, Step, Untried
 from attnlab.process import WorkerProcess
 from attnlab.roofline import implausible
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store, in_order
-from attnlab.sweep import Planner, Step, Sweep, Verdicts
+from attnlab.sweep import Sweep
 from attnlab.units import ms, seconds
 
 logger = logging.getLogger(__name__)
@@ -47,13 +49,13 @@ logger = logging.getLogger(__name__)
 DEATHS = 3  # so many workers in a row without one measurement, and the run fails
 BACKOFF_S = (0.0, 0.5, 2.0)
 COMPILE_LIMIT_S = 600.0
-FREEZE_FACTOR = 10  # a step may take so many times what was predicted
+HANG_FACTOR = 10  # a step may take so many times what was predicted
 KEPT_RUNS = 32  # ended runs held in memory
 KEPT_NOTES = 20  # of a run; a library that floods stdout must not flood the store
 
 
 def default_worker_command() -> list[str]:
-    """ATTNLAB_WORKER is put in front: "ssh gpu-box", "srun --gres=gpu:1", "docker exec -i box"."""
+    """ATTNLAB_WORKER is put in front: what starts the worker another way, such as "nice" or "srun --gres=gpu:1"."""
     return [*shlex.split(os.environ.get("ATTNLAB_WORKER", "")), sys.executable, "-u", "-m", "attnlab.worker"]
 
 
@@ -359,7 +361,7 @@ class Lab:
                 if plan is None:
                     self._finish(job.run_id, "done")
                     self._end_job()
-                elif isinstance(plan, Verdicts):
+                elif isinstance(plan, Untried):
                     for m in plan.measurements:
                         self._record(job, m)
                 else:
@@ -530,7 +532,7 @@ class Lab:
             self._say(job.run_id, f"{message['path']} at sequence {job.step.seq:,}")
 
     def _limit_s(self, step: Step) -> float:
-        return max(self.time_limit_s, FREEZE_FACTOR * step.predicted_s)
+        return max(self.time_limit_s, HANG_FACTOR * step.predicted_s)
 
     def _on_measurement(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) is None:

@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab import cli, export, table
+from attnlab.command_line import PROGRAM, command_line
+from attnlab.paths import PATHS
 from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, legal_kv_heads
-from attnlab.sweep import PATHS, Sweep, default_sweep
+from attnlab.sweep import Sweep, default_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 FAKE_WORKER = shlex.join([sys.executable, str(ROOT / "tests" / "fake_worker.py")])
@@ -121,21 +123,26 @@ def sweeps(draw):
     )
 
 
+def parsed(line):
+    """The sweep of a line that command_line wrote."""
+    return cli.sweep_of(cli._parse(line.removeprefix(PROGRAM).split()), "cpu")
+
+
 @settings(max_examples=60, deadline=None)
 @given(sweeps())
 def test_command_line_measures_the_same_again(sweep):
-    line = cli.command_line(sweep)
-    assert cli.parse_command_line(line) == sweep
+    line = command_line(sweep)
+    assert parsed(line) == sweep
     assert shlex.split(line) == line.split()
 
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 def test_command_line_of_the_default_sweep_holds_on_any_device(kind):
-    assert cli.parse_command_line(cli.command_line(default_sweep(kind))) == default_sweep(kind)
+    assert parsed(command_line(default_sweep(kind))) == default_sweep(kind)
 
 
 def test_command_line_is_short_where_it_can_be():
-    assert cli.command_line(default_sweep("cpu")) == (
+    assert command_line(default_sweep("cpu")) == (
         "python -m attnlab sweep --batch 1 --heads 8 --dim 64 --seqs 128,256,512,1024,2048 --dtype float32"
     )
 

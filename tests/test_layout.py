@@ -20,6 +20,8 @@ FACTS = {
     "protocol",
     "paths",
     "sweep",
+    "planner",
+    "command_line",
     "summary",
     "units",
 }

@@ -1,0 +1,243 @@
+"""What to measure next in a sweep: a step for the worker, points that are not worth trying, or nothing more.
+
+A quick pass goes from short to long so that the whole curve is there early; then refinement narrows the intervals,
+cheapest points first. The planner sees what is measured, the time used and the memory free. Of what was tried it keeps
+no record of its own, so a step that a dying worker left half done is simply planned again without the point that is to
+blame; all it remembers is when the quick pass was over, which bounds the refinement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from attnlab import cost
+from attnlab.device import Device
+from attnlab.measurement import Measurement
+from attnlab.problem import AttentionProblem
+from attnlab.sweep import Sweep
+from attnlab.units import seconds, sequence, size
+
+QUICK, REFINED = "quick", "refined"  # the phases
+
+QUICK_SAMPLES = 3
+QUICK_BUDGET_S = {"cuda": 0.01, "cpu": 0.03}  # samples of one path; long calls take QUICK_SAMPLES whatever that costs
+QUICK_TARGET = 0.05
+REFINED_SAMPLES = 10
+REFINED_TARGET = 0.01
+REFINE_SHARE = 0.1  # of the budget goes to refinement, or as long as the quick pass took, whichever is more
+OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, and one for memory or the wall clock
+
+# For the first point of a path, which has no shorter one to be judged by: rates that nearly every device exceeds, so
+# that the prediction is on the long side. Tensors are made at about half the rate that random numbers are drawn at.
+CONSERVATIVE_TFLOPS = {"cuda": 20.0, "cpu": 0.02}
+MAKING_BYTES_PER_S = {"cuda": 100e9, "cpu": 0.3e9}
+FAR = 16  # more than this many times the FLOPs of the longest point measured is too far for a straight line
+HOST_SHARE = 0.9  # of the free host memory: the system that runs out of it kills processes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One problem through some paths: what protocol.py's `measure` carries. `predicted_s` is for the whole step."""
+
+    problem: AttentionProblem
+    paths: tuple[str, ...]
+    phase: str
+    budget_s: float
+    min_samples: int
+    target: float
+    predicted_s: float
+
+    @property
+    def seq(self) -> int:
+        return self.problem.seq_kv
+
+
+@dataclass(frozen=True)
+class Untried:
+    """Points that are decided without trying them; their numbers are predictions and stand in fields of their own."""
+
+    measurements: tuple[Measurement, ...]
+
+
+Points = dict[tuple[str, int], Measurement]
+
+
+class Planner:
+    """What to do next in `sweep` on `device`. Equal measurements, times and bytes give equal plans."""
+
+    def __init__(self, sweep: Sweep, device: Device):
+        self.sweep = sweep
+        self.device = device
+        self.quick_s: float | None = None  # when the quick pass was over
+
+    def next_step(
+        self, measurements: Iterable[Measurement], elapsed_s: float, free_bytes: int
+    ) -> Step | Untried | None:
+        """None: the sweep is done. `elapsed_s` counts from the first step; `free_bytes` is free on the device now."""
+        points = {(m.path, m.seq): m for m in measurements}
+        for seq in self.sweep.seqs:
+            missing = [path for path in self.sweep.paths if (path, seq) not in points]
+            if missing:
+                return self._quick(self.sweep.problem.at_seq(seq), missing, points, elapsed_s, free_bytes)
+        if self.quick_s is None:
+            self.quick_s = elapsed_s
+        return self._refine(points, elapsed_s) if self.sweep.refine else None
+
+    def _quick(
+        self, problem: AttentionProblem, paths: list[str], points: Points, elapsed_s: float, free_bytes: int
+    ) -> Step | Untried:
+        left_s = self.sweep.budget_s - elapsed_s
+        predicted_s = cost.input_bytes(problem) / MAKING_BYTES_PER_S[self.device.kind]
+        verdicts, tried = [], []
+        for path in paths:
+            known = [m for m in points.values() if m.path == path and m.seq < problem.seq_kv]
+            call_ms = predict_ms(problem, known, self.device.kind)
+            point_s = (QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms / 1e3
+            verdict = self._memory_verdict(problem, path, known, free_bytes)
+            refused = any(m.status == "unsupported" for m in known)
+            if verdict is not None and self.sweep.try_oom and self.device.kind == "cuda":
+                verdict, point_s = None, 0.0  # an allocation that fails costs no time
+            elif verdict is None and not refused:  # being refused again costs none either
+                verdict = self._time_verdict(problem, path, known, call_ms, point_s, left_s - predicted_s)
+            if verdict is None:
+                tried.append(path)
+                predicted_s += point_s
+            else:
+                verdicts.append(verdict)
+        if verdicts:
+            return Untried(tuple(verdicts))
+        return Step(
+            problem=problem,
+            paths=tuple(tried),
+            phase=QUICK,
+            budget_s=QUICK_BUDGET_S[self.device.kind],
+            min_samples=QUICK_SAMPLES,
+            target=QUICK_TARGET,
+            predicted_s=predicted_s,
+        )
+
+    def _memory_verdict(
+        self, problem: AttentionProblem, path: str, known: list[Measurement], free_bytes: int
+    ) -> Measurement | None:
+        peak, inputs = cost.predicted_peak_bytes(problem, path, self.device.kind), cost.input_bytes(problem)
+        ran_out = [m.seq for m in known if m.status == "oom" and not m.foreseen]
+        usable = free_bytes if self.device.kind == "cuda" else int(free_bytes * HOST_SHARE)
+        if ran_out:
+            reason = f"predicted, not tried: it ran out of memory at sequence {sequence(min(ran_out))} already"
+        elif peak + inputs > usable:
+            reason = (
+                f"predicted, not tried: needs {size(peak)} beside {size(inputs)} of inputs;"
+                f" {size(usable)} of {self.device.memory_name} can be used"
+            )
+        else:
+            return None
+        return Measurement.of(problem, path, "oom", reason=reason, predicted_bytes=peak)
+
+    def _time_verdict(
+        self,
+        problem: AttentionProblem,
+        path: str,
+        known: list[Measurement],
+        call_ms: float,
+        point_s: float,
+        left_s: float,
+    ) -> Measurement | None:
+        timed_out = [m.seq for m in known if m.status == "timeout"]
+        if timed_out:
+            reason = f"not tried: it exceeded the time limit at sequence {sequence(min(timed_out))} already"
+        elif point_s > left_s:
+            reason = (
+                f"predicted {seconds(point_s)} for one point; {seconds(max(left_s, 0))} of the run's"
+                f" {seconds(self.sweep.budget_s)} are left; raise the budget"
+            )
+        else:
+            return None
+        return Measurement.of(problem, path, "skipped", reason=reason, predicted_ms=call_ms)
+
+    def _refine(self, points: Points, elapsed_s: float) -> Step | None:
+        """The cheapest sequence length still to refine; time is shared so that each of them gets its samples."""
+        allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, self.quick_s))
+        left_s = allowed_s - elapsed_s
+        waiting: list[tuple[float, int, list[Measurement]]] = []  # seconds for one call of each path, seq, points
+        for seq in self.sweep.seqs:
+            here = [points[path, seq] for path in self.sweep.paths if needs_refining(points[path, seq])]
+            if here:
+                waiting.append((sum(call_ms(m) for m in here) / 1e3, seq, here))
+        waiting.sort(key=lambda item: item[:2])
+        least = QUICK_SAMPLES + 1 + OVERHEAD_CALLS  # calls of a visit that is worth making
+        while waiting and least * sum(item[0] for item in waiting) > left_s:
+            waiting.pop()  # the dearest stays as the quick pass left it, rather than all of them
+        if not waiting:
+            return None
+        (round_s, _, here), dearer = waiting[0], waiting[1:]
+        for_here_s = left_s - least * sum(item[0] for item in dearer)
+        samples = max(QUICK_SAMPLES + 1, min(REFINED_SAMPLES, int(for_here_s / round_s) - OVERHEAD_CALLS))
+        all_rounds_s = round_s + sum(item[0] for item in dearer)
+        if (REFINED_SAMPLES + OVERHEAD_CALLS) * all_rounds_s <= left_s:
+            needed_s = [REFINED_SAMPLES * call_ms(m) / 1e3 for _, _, points_there in waiting for m in points_there]
+            budget_s = water_level(needed_s, left_s - OVERHEAD_CALLS * all_rounds_s)
+        else:
+            budget_s = 0.0  # the least number of samples and no more
+        return Step(
+            problem=here[0].problem,
+            paths=tuple(m.path for m in here),
+            phase=REFINED,
+            budget_s=budget_s,
+            min_samples=samples,
+            target=REFINED_TARGET,
+            predicted_s=sum(max(budget_s, (samples + OVERHEAD_CALLS) * call_ms(m) / 1e3) for m in here),
+        )
+
+
+def needs_refining(m: Measurement) -> bool:
+    """Whether another visit would help: measured by the quick pass, with few samples or a wide interval."""
+    if not m.ok or m.phase != QUICK or not m.device_ms:
+        return False
+    sharp = m.interval_ms is not None and (m.interval_ms[1] - m.interval_ms[0]) / 2 <= REFINED_TARGET * m.device_ms
+    return m.samples < REFINED_SAMPLES or not sharp
+
+
+def call_ms(m: Measurement) -> float:
+    """What one call costs the run: launching may take longer than computing."""
+    return max(m.device_ms or 0.0, m.wall_ms or 0.0)
+
+
+def predict_ms(problem: AttentionProblem, known: Iterable[Measurement], device_kind: str) -> float:
+    """Milliseconds of one call, from shorter points of the same path; from a conservative rate when there are none.
+
+    A straight line in FLOPs through the two longest points leaves the constant cost of a launch out of the slope. It is
+    held between half and twice the time in proportion to the FLOPs; below that only where the launch is the cost.
+    """
+    flops = cost.flops(problem)
+    slow_ms = flops / CONSERVATIVE_TFLOPS[device_kind] / 1e9
+    timed = sorted(
+        (cost.flops(m.problem), call_ms(m), m.launch_bound)
+        for m in known
+        if m.status in ("ok", "suspect") and call_ms(m) > 0
+    )
+    if not timed:
+        return slow_ms
+    last_flops, last_ms, launch_bound = timed[-1]
+    proportional_ms = last_ms * flops / last_flops
+    if len(timed) == 1 or flops > FAR * last_flops:
+        return max(last_ms, min(proportional_ms, slow_ms)) if launch_bound else proportional_ms
+    slope = max((last_ms - timed[-2][1]) / (last_flops - timed[-2][0]), 0.0)
+    lowest_ms = last_ms if launch_bound else proportional_ms / 2
+    return min(max(last_ms + slope * (flops - last_flops), lowest_ms), 2 * proportional_ms)
+
+
+def water_level(needed: Sequence[float], total: float) -> float:
+    """The largest b with sum(max(need, b)) <= total, for total >= sum(needed) and at least one need.
+
+    >>> water_level([1.0, 4.0], 8.0)
+    4.0
+    >>> water_level([1.0, 4.0], 6.0)
+    2.0
+    """
+    needed = sorted(needed)
+    for filled in range(len(needed), 1, -1):
+        level = (total - sum(needed[filled:])) / filled
+        if level >= needed[filled - 1]:
+            return level
+    return total - sum(needed[1:])

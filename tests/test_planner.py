@@ -1,0 +1,266 @@
+"""The planner: pure arithmetic on given times, no worker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from attnlab import cost
+from attnlab.device import Device
+from attnlab.measurement import Measurement
+from attnlab.planner import (
+    OVERHEAD_CALLS,
+    QUICK_SAMPLES,
+    REFINE_SHARE,
+    REFINED_SAMPLES,
+    Planner,
+    Step,
+    Untried,
+    predict_ms,
+    water_level,
+)
+from attnlab.problem import AttentionProblem
+from attnlab.sweep import Sweep, default_sweep, powers_of_two
+
+GIB = 2**30
+H200 = Device(kind="cuda", name="NVIDIA H200", uuid="u", total_bytes=141 * GIB, free_bytes=139 * GIB)
+CPU = Device(kind="cpu", name="a CPU", uuid="u", total_bytes=16 * GIB, free_bytes=12 * GIB)
+
+# Standard and flash at 128 … 16,384, as an H200 takes them (batch 4, heads 32, head dim 128, bfloat16), ms.
+H200_MS = {
+    "standard": (0.02, 0.05, 0.26, 0.73, 2.7, 12.0, 51.0, 140.0),
+    "flash": (0.01, 0.02, 0.03, 0.08, 0.3, 1.1, 4.0, 16.0),
+}
+
+
+def problem_at(seq: int, sweep: Sweep | None = None) -> AttentionProblem:
+    return (sweep or default_sweep("cuda")).problem.at_seq(seq)
+
+
+def point(problem: AttentionProblem, path: str, ms: float | None, status: str = "ok", **more) -> Measurement:
+    samples = QUICK_SAMPLES if ms else 0
+    low, high = (ms * 0.95, ms * 1.05) if ms else (None, None)
+    values = dict(device_ms=ms, device_ms_low=low, device_ms_high=high, samples=samples, wall_ms=ms)
+    return Measurement(problem=problem, path=path, status=status, **{**values, **more})
+
+
+def run_through(sweep: Sweep, device: Device, ms_of, free_bytes: int | None = None, elapsed_s: float = 0.0):
+    """Plays the worker: every point takes what it takes, samples until its budget is used. → steps, points, seconds."""
+    planner, steps, points, clock_s = Planner(sweep, device), [], {}, elapsed_s
+    while plan := planner.next_step(points.values(), clock_s, device.free_bytes if free_bytes is None else free_bytes):
+        if isinstance(plan, Untried):
+            assert plan.measurements
+            for m in plan.measurements:
+                assert (m.path, m.seq) not in points
+                points[m.path, m.seq] = m
+            continue
+        steps.append(plan)
+        assert len(steps) < 100
+        for path in plan.paths:
+            ms = ms_of(path, plan.seq)
+            samples = max(plan.min_samples, min(300, int(plan.budget_s * 1e3 / ms)))
+            clock_s += (samples + OVERHEAD_CALLS) * ms / 1e3
+            points[path, plan.seq] = point(plan.problem, path, ms, phase=plan.phase, samples=samples)
+    return steps, points, clock_s
+
+
+def h200_ms(path: str, seq: int) -> float:
+    return H200_MS[path][powers_of_two(16_384).index(seq)]
+
+
+# The quick pass
+
+
+def test_the_quick_pass_goes_from_short_to_long_with_all_paths_in_one_step():
+    sweep = default_sweep("cuda")
+    steps, points, _ = run_through(sweep, H200, h200_ms)
+    quick = [step for step in steps if step.phase == "quick"]
+    assert [step.seq for step in quick] == list(sweep.seqs)
+    assert all(step.paths == sweep.paths and step.min_samples == QUICK_SAMPLES for step in quick)
+    assert steps[: len(quick)] == quick
+    assert {m.status for m in points.values()} == {"ok"}
+
+
+def test_the_default_sweep_played_with_times_of_an_h200_fits_its_limits():
+    sweep = default_sweep("cuda")
+    quick_steps, _, quick_s = run_through(replace(sweep, refine=False), H200, h200_ms)
+    steps, points, all_s = run_through(sweep, H200, h200_ms)
+    assert quick_s <= 1.5 and all_s <= 5.0  # arithmetic on given times, not a clock
+    assert all(m.phase == "refined" and m.samples >= REFINED_SAMPLES for m in points.values())
+    assert len(steps) == 2 * len(quick_steps)
+
+
+def test_a_point_beyond_the_budget_is_skipped_with_its_prediction_in_words():
+    sweep = Sweep(problem=problem_at(128), seqs=powers_of_two(65_536), budget_s=30, refine=False)
+
+    def slow_ms(path, seq):  # 50 times an H200's time
+        return 50 * cost.flops(problem_at(seq)) / (80e9 if path == "standard" else 600e9)
+
+    _, points, seconds = run_through(sweep, H200, slow_ms, free_bytes=10**15)
+    skipped = [m for m in points.values() if m.status == "skipped"]
+    assert points["standard", 65_536] in skipped and points["flash", 128].ok
+    assert seconds < 30 and len(points) == len(sweep.seqs) * 2
+    for m in skipped:
+        assert m.device_ms is None and m.samples == 0
+        assert m.predicted_ms == pytest.approx(slow_ms(m.path, m.seq), rel=0.2)
+        assert "of the run's 30 s are left; raise the budget" in m.reason and m.reason.startswith("predicted ")
+
+
+def test_what_comes_after_the_budget_is_used_up_is_skipped_too():
+    sweep = Sweep(problem=problem_at(128), seqs=(128, 256), budget_s=2)
+    steps, points, _ = run_through(sweep, H200, h200_ms, elapsed_s=3.0)
+    assert steps == [] and {m.status for m in points.values()} == {"skipped"}
+    assert "0 s of the run's 2 s" in points["flash", 256].reason
+
+
+def test_a_first_point_is_judged_by_a_conservative_rate():
+    huge = Sweep(problem=problem_at(128), seqs=(131_072,), paths=("flash",), budget_s=30)
+    _, points, _ = run_through(huge, CPU, lambda path, seq: 1.0, free_bytes=10**15)
+    assert points["flash", 131_072].status == "skipped"
+    small = Sweep(problem=problem_at(128), seqs=(128,), paths=("flash",), budget_s=30)
+    _, points, _ = run_through(small, CPU, lambda path, seq: 1.0)
+    assert points["flash", 128].ok
+
+
+def test_predictions_see_through_launch_cost():
+    tiny = AttentionProblem(batch=1, seq_q=128, heads=1, head_dim=64)
+    known = [point(tiny, "flash", 0.020, launch_bound=True)]
+    assert predict_ms(tiny.at_seq(256), known, "cuda") == pytest.approx(0.020)  # not four times the launch
+    assert predict_ms(tiny.at_seq(256), [point(tiny, "flash", 0.020)], "cuda") == pytest.approx(0.080)
+    known = [point(problem_at(seq), "standard", ms) for seq, ms in ((1024, 0.73), (2048, 2.7), (4096, 12.0))]
+    assert predict_ms(problem_at(8192), known, "cuda") == pytest.approx(51, rel=0.1)
+    noisy = [point(problem_at(256), "flash", 3.0), point(problem_at(512), "flash", 2.0)]
+    assert predict_ms(problem_at(1024), noisy, "cuda") >= 4.0  # a time that fell by accident predicts no free lunch
+
+
+def test_a_far_point_is_predicted_in_proportion():
+    known = [point(problem_at(2048), "standard", 2.7), point(problem_at(4096), "standard", 12.0)]
+    assert predict_ms(problem_at(65_536), known, "cuda") == pytest.approx(12.0 * 256)
+
+
+def test_points_without_a_time_do_not_predict():
+    known = [point(problem_at(128), "flash", None, "fault"), point(problem_at(256), "flash", None, "unsupported")]
+    assert predict_ms(problem_at(512), known, "cuda") == predict_ms(problem_at(512), [], "cuda") > 0
+
+
+def test_a_path_that_was_refused_is_asked_again_at_any_length():
+    """The refusal of a kind of problem costs nothing, and `skipped` would hide it."""
+    sweep = Sweep(problem=problem_at(128), seqs=(128, 65_536), paths=("flash",), budget_s=0.5)
+    refused = point(problem_at(128), "flash", None, "unsupported")
+    plan = Planner(sweep, H200).next_step([refused], 0.0, 10**15)
+    assert isinstance(plan, Step) and plan.seq == 65_536
+
+
+def test_a_path_that_timed_out_is_not_tried_at_longer_lengths():
+    sweep = Sweep(problem=problem_at(128), seqs=(128, 256), budget_s=1000)
+    points = [point(problem_at(128), "standard", None, "timeout"), point(problem_at(128), "flash", 0.1)]
+    planner = Planner(sweep, H200)
+    plan = planner.next_step(points, 60.0, H200.free_bytes)
+    assert [(m.path, m.status) for m in plan.measurements] == [("standard", "skipped")]
+    assert "time limit at sequence 128" in plan.measurements[0].reason
+    plan = planner.next_step([*points, *plan.measurements], 60.0, H200.free_bytes)
+    assert plan.paths == ("flash",)
+
+
+# Memory
+
+
+def test_memory_that_is_not_there_is_predicted_and_not_tried():
+    sweep = Sweep(problem=problem_at(128), seqs=powers_of_two(65_536), budget_s=1000, refine=False)
+    steps, points, _ = run_through(sweep, H200, lambda path, seq: 0.1)
+    # Two score matrices of 4 × 32 × 32,768² × 2 B = 256 GiB each.
+    assert {seq for (path, seq), m in points.items() if m.status == "oom"} == {32_768, 65_536}
+    m = points["standard", 32_768]
+    assert m.predicted_bytes == cost.predicted_peak_bytes(m.problem, "standard") and m.peak_bytes is None
+    assert m.reason.startswith("predicted, not tried: needs ") and "GiB of device memory" in m.reason
+    assert steps[-1].paths == ("flash",)
+
+
+def test_out_of_memory_is_tried_for_real_on_a_device_when_asked_never_on_a_host():
+    asked = Sweep(problem=problem_at(128), seqs=(32_768,), budget_s=1000, try_oom=True, refine=False)
+    on_device = Planner(asked, H200).next_step([], 0.0, GIB)
+    assert isinstance(on_device, Step) and on_device.paths == asked.paths
+    no_time = replace(asked, budget_s=1e-9)  # failing takes none
+    assert isinstance(Planner(no_time, H200).next_step([], 0.0, GIB), Step)
+    on_host = Planner(asked, CPU).next_step([], 0.0, GIB)
+    assert {m.status for m in on_host.measurements} == {"oom"}
+    assert "host memory" in on_host.measurements[0].reason
+
+
+def test_after_a_real_out_of_memory_longer_points_of_that_path_are_predicted():
+    sweep = Sweep(problem=problem_at(128), seqs=(1024, 2048), budget_s=1000)
+    points = [point(problem_at(1024), "standard", None, "oom"), point(problem_at(1024), "flash", 0.1)]
+    plan = Planner(sweep, H200).next_step(points, 0.0, H200.free_bytes)
+    assert [(m.path, m.seq, m.status) for m in plan.measurements] == [("standard", 2048, "oom")]
+    assert "at sequence 1,024 already" in plan.measurements[0].reason
+    tried = Sweep(problem=problem_at(128), seqs=(1024, 2048), budget_s=1000, try_oom=True)
+    assert Planner(tried, H200).next_step(points, 0.0, H200.free_bytes).paths == ("standard", "flash")
+
+
+# Refinement
+
+
+def test_refinement_takes_the_cheapest_first_and_each_point_once():
+    sweep = default_sweep("cuda")
+    steps, _, _ = run_through(sweep, H200, h200_ms)
+    refined = [step for step in steps if step.phase == "refined"]
+    assert [step.seq for step in refined] == list(sweep.seqs)
+
+
+def test_refinement_leaves_out_what_is_not_ok_or_sharp_already():
+    sweep = Sweep(problem=problem_at(128), seqs=(128, 256))
+    points = [
+        point(problem_at(128), "standard", 1.0),
+        point(problem_at(128), "flash", None, "unsupported"),
+        point(problem_at(256), "standard", 4.0, samples=50, device_ms_low=3.99, device_ms_high=4.01),
+        point(problem_at(256), "flash", 1.0, "suspect"),
+    ]
+    planner = Planner(sweep, H200)
+    plan = planner.next_step(points, 0.1, H200.free_bytes)
+    assert (plan.seq, plan.paths, plan.phase) == (128, ("standard",), "refined")
+    points[0] = point(problem_at(128), "standard", 1.0, phase="refined")
+    assert planner.next_step(points, 0.2, H200.free_bytes) is None
+
+
+def test_refinement_that_was_not_asked_for_does_not_happen():
+    sweep = Sweep(problem=problem_at(128), seqs=(128,), refine=False)
+    points = [point(problem_at(128), path, 1.0) for path in sweep.paths]
+    assert Planner(sweep, H200).next_step(points, 0.1, H200.free_bytes) is None
+
+
+def test_refinement_ends_with_its_time_and_the_dearest_points_give_way():
+    """A minute for the dearest point: it stays as it is, the others are refined, and the run does not double."""
+    sweep = Sweep(problem=problem_at(128), seqs=(128, 256, 512), budget_s=600)
+    ms = {128: 1.0, 256: 200.0, 512: 6000.0}
+    points = {(p, s): point(problem_at(s), p, ms[s]) for s in sweep.seqs for p in sweep.paths}
+    planner, elapsed_s = Planner(sweep, H200), 1.0
+    visited = []
+    while plan := planner.next_step(points.values(), elapsed_s, H200.free_bytes):
+        visited.append(plan.seq)
+        for path in plan.paths:
+            elapsed_s += (max(plan.min_samples, plan.budget_s / ms[plan.seq]) + OVERHEAD_CALLS) * ms[plan.seq] / 1e3
+            points[path, plan.seq] = point(plan.problem, path, ms[plan.seq], phase="refined")
+    assert visited == [128, 256]
+    assert elapsed_s <= 1.0 + REFINE_SHARE * sweep.budget_s + 1e-6
+
+
+def test_the_budget_bounds_refinement():
+    sweep = Sweep(problem=problem_at(128), seqs=(128,), budget_s=1.0)
+    points = [point(problem_at(128), path, 100.0) for path in sweep.paths]
+    assert Planner(sweep, H200).next_step(points, 0.95, H200.free_bytes) is None
+
+
+def test_equal_points_in_any_order_give_equal_plans():
+    sweep = Sweep(problem=problem_at(128), seqs=(128, 256, 512))
+    points = [point(problem_at(s), p, s / 100) for s in sweep.seqs for p in sweep.paths]
+    forwards = Planner(sweep, H200).next_step(points, 0.5, H200.free_bytes)
+    assert Planner(sweep, H200).next_step(reversed(points), 0.5, H200.free_bytes) == forwards
+
+
+@pytest.mark.parametrize("needed", [[1.0], [1.0, 4.0], [3.0, 3.0, 3.0], [0.0, 0.1, 9.0]])
+@pytest.mark.parametrize("spare", [0.0, 0.5, 30.0])
+def test_a_water_level_uses_up_the_total(needed, spare):
+    total = sum(needed) + spare
+    level = water_level(needed, total)
+    assert sum(max(need, level) for need in needed) == pytest.approx(total)
