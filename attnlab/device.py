@@ -10,12 +10,16 @@ PATH_STATES = ("ready", "untested", "missing", "broken")
 
 @dataclass(frozen=True, kw_only=True)
 class PathStatus:
-    """Whether a path can run here. `reason` is one plain line, empty when ready."""
+    """Whether a path can run here. `reason` is one plain line, empty when ready. Raises ValueError for another state."""
 
     name: str
     state: str  # ready: a tiny launch succeeded; untested: installed; missing: not here; broken: cannot load or launch
     provider: str = ""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.state not in PATH_STATES:
+            raise ValueError(f"a path's state is {self.state!r}; legal: {', '.join(PATH_STATES)}")
 
     @property
     def usable(self) -> bool:

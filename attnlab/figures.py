@@ -9,7 +9,7 @@ Three charts over the sequence length: `latency`, `memory`, `speedup`. What they
 - `uirevision` depends on the sequence lengths alone: zoom survives new points and new runs of the same shape, and
   starts afresh when the x axis becomes another one.
 - Colours are tokens, such as "var(--attn-flash)". The chart component resolves them in the browser by the theme the
-  viewer looks at, so switching light and dark needs no rerun; `resolve` does the same here, for exported files.
+  viewer looks at, so switching light and dark needs no rerun.
 - Dicts, not plotly.graph_objects: its import and its validation cost more than all the rest, twice a second.
 """
 
@@ -190,15 +190,6 @@ def speedup(run: Run) -> Figure:
     if not others:
         _annotate(layout, f"needs {BASELINE} and one more path")
     return {"data": data, "layout": layout}
-
-
-def resolve(figure: Any, theme: str) -> Any:
-    """A copy of the figure with the colours of `theme` ("light" or "dark"), for files that stand alone."""
-    if isinstance(figure, dict):
-        return {key: resolve(value, theme) for key, value in figure.items()}
-    if isinstance(figure, (list, tuple)):
-        return [resolve(value, theme) for value in figure]
-    return TOKENS[theme].get(figure, figure) if isinstance(figure, str) else figure
 
 
 def path_label(run: Run, path: str) -> str:

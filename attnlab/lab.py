@@ -473,7 +473,7 @@ class Lab:
 
     def _on_hello(self, message: dict[str, Any]) -> None:
         device = Device.from_json(message["device"])
-        paths = tuple(PathStatus(**status) for status in message["paths"])
+        paths = tuple(PathStatus.from_json(status) for status in message["paths"])
         self._ready, self._alarm = True, None
         if device.key != self._last_key:
             self._disown_answers(device)
@@ -492,7 +492,7 @@ class Lab:
                     self._update(run_id, reason="measured on another device or with other versions; measure it again")
 
     def _on_path(self, message: dict[str, Any]) -> None:
-        status = PathStatus(**message["status"])
+        status = PathStatus.from_json(message["status"])
         with self._changed:
             others = {known.name: known for known in self._worker.paths}
             paths = tuple({**others, status.name: status}.values())

@@ -1,8 +1,8 @@
-"""The least time that the hardware needs for a problem: arithmetic over the dense peak, bytes over the bandwidth.
+"""The least time that the hardware needs for a problem: its arithmetic over the dense peak.
 
-A measured time below the compute floor is no record but an error (a clock stopped too early, a kernel that did not
-run), and `implausible` says so. The memory floor is a bound only for what does not fit the cache: an output that is
-still in L2 when the clock stops was never written to memory, so a time below it proves nothing for small tensors.
+A measured time below this floor is no record but an error (a clock stopped too early, a kernel that did not run), and
+`implausible` says so. Bytes over the bandwidth give no such bound: an output that is still in L2 when the clock stops
+was never written to memory, so a time below that proves nothing for small tensors.
 
 Source: Williams, Waterman, Patterson, "Roofline", 2009.
 """
@@ -18,12 +18,6 @@ def compute_floor_ms(problem: AttentionProblem, device: Device) -> float | None:
     """Exact FLOPs over the device's dense peak, in ms; None when the peak is not known."""
     peak = hardware.dense_peak_tflops(device.name, problem.dtype) if device.kind == "cuda" else None
     return None if peak is None else cost.flops(problem) / peak / 1e9
-
-
-def memory_floor_ms(problem: AttentionProblem, device: Device) -> float | None:
-    """Each input read once and each output written once at the device's bandwidth, in ms; None when it is not known."""
-    bandwidth = hardware.bandwidth_tbs(device.name) if device.kind == "cuda" else None
-    return None if bandwidth is None else cost.min_bytes(problem) / bandwidth / 1e9
 
 
 def implausible(problem: AttentionProblem, device_ms: float, device: Device) -> str:

@@ -10,6 +10,7 @@ The store never stops the measuring: where the file cannot be used, it works in 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from attnlab.measurement import Measurement
 from attnlab.run import Run
 from attnlab.sweep import Sweep
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had a column `recorded` that was always 0
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
@@ -35,7 +36,6 @@ CREATE TABLE runs (
     reason TEXT NOT NULL,
     seconds REAL NOT NULL,
     phase TEXT NOT NULL,
-    recorded INTEGER NOT NULL,
     sweep TEXT NOT NULL,       -- JSON
     question TEXT NOT NULL,    -- the problem without its sequence lengths, canonical JSON
     device TEXT,               -- JSON, once it is known
@@ -79,7 +79,7 @@ class Store:
     # What the lab writes
 
     def create_run(self, run: Run) -> None:
-        """Stores a new run; measurements that it holds already (an import) become its events."""
+        """Stores a new run; its measurements will come as events."""
         row = {
             "id": run.id,
             "created": run.created,
@@ -87,7 +87,6 @@ class Store:
             "reason": run.reason,
             "seconds": run.seconds,
             "phase": run.phase,
-            "recorded": run.recorded,
             "sweep": dump(run.sweep.to_json()),
             "question": question(run.sweep),
             "device": dump(run.device.to_json()) if run.device else None,
@@ -96,8 +95,6 @@ class Store:
         }
         marks = ", ".join(f":{name}" for name in row)
         self._write(f"INSERT INTO runs ({', '.join(row)}) VALUES ({marks})", row)
-        for m in run.measurements:
-            self.event(run.id, "measurement", m.to_json())
 
     def start(self, run_id: str, device: Device) -> None:
         self._write(
@@ -116,12 +113,8 @@ class Store:
             (state, reason, seconds, phase, run_id),
         )
 
-    def delete(self, run_id: str) -> None:
-        self._write("DELETE FROM events WHERE run_id = ?", (run_id,))
-        self._write("DELETE FROM runs WHERE id = ?", (run_id,))
-
     def remember_device(self, worker_command: Iterable[str], device: Device, paths: Iterable[PathStatus]) -> None:
-        values = (dump(list(worker_command)), dump(device.to_json()), dump([asdict(status) for status in paths]))
+        values = (dump(list(worker_command)), dump(device.to_json()), dump([status.to_json() for status in paths]))
         self._write("INSERT OR REPLACE INTO devices (worker, device, paths) VALUES (?, ?, ?)", values)
 
     # What pages read
@@ -132,7 +125,7 @@ class Store:
         if not rows:
             return None
         try:
-            paths = tuple(PathStatus(**status) for status in json.loads(rows[0]["paths"]))
+            paths = tuple(PathStatus.from_json(status) for status in json.loads(rows[0]["paths"]))
             return Device.from_json(json.loads(rows[0]["device"])), paths
         except (TypeError, ValueError):
             return None  # written by a version with other fields; the worker will say it again
@@ -166,7 +159,7 @@ class Store:
     def find_answer(self, sweep: Sweep, device_key: str) -> Run | None:
         """The newest finished run that measured all that `sweep` asks on an equal device, cut down to what is asked."""
         rows = self._read(
-            "SELECT id, sweep FROM runs WHERE question = ? AND device_key = ? AND state = 'done' AND NOT recorded"
+            "SELECT id, sweep FROM runs WHERE question = ? AND device_key = ? AND state = 'done'"
             " ORDER BY created DESC, rowid DESC",
             (question(sweep), device_key),
         )
@@ -235,7 +228,7 @@ class Store:
             copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
             old.backup(copy)
             copy.row_factory = sqlite3.Row
-            copy.execute("SELECT count(*) FROM runs, events, devices LIMIT 1").fetchall()
+            look_at_all_tables(copy)
             self._db = copy
         except sqlite3.Error as unreadable:
             self.problem += f" (earlier runs cannot be read: {unreadable})"
@@ -287,22 +280,31 @@ def connect(path: Path | str) -> sqlite3.Connection:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise NewerSchema(f"schema {version} was written by a newer AttnLab; this one knows {SCHEMA_VERSION}")
-        if version == 0:
-            create_schema(db)
-        db.execute("SELECT * FROM runs, events, devices LIMIT 1").fetchall()
+        if version < SCHEMA_VERSION:
+            bring_up_to_date(db)
+        look_at_all_tables(db)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def create_schema(db: sqlite3.Connection) -> None:
+def look_at_all_tables(db: sqlite3.Connection) -> None:
+    """Raises sqlite3.Error when one is missing or its first page is damaged: better now than in the middle of a run.
+    The join has the three in one statement, of one moment; LIMIT keeps it from multiplying them."""
+    db.execute("SELECT * FROM runs, events, devices LIMIT 1").fetchall()
+
+
+def bring_up_to_date(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
-        if db.execute("PRAGMA user_version").fetchone()[0] == 0:  # no other process was first
+        version = db.execute("PRAGMA user_version").fetchone()[0]  # again: another process may have been first
+        if version == 0:
             for statement in SCHEMA.split(";\n"):
                 db.execute(statement)
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        elif version == 1:
+            db.execute("ALTER TABLE runs DROP COLUMN recorded")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
@@ -347,7 +349,6 @@ def row_run(row: sqlite3.Row) -> Run | None:
             phase=row["phase"],
             reason=row["reason"],
             device=Device.from_json(json.loads(row["device"])) if row["device"] else None,
-            recorded=bool(row["recorded"]),
         )
     except (TypeError, ValueError):
         return None
@@ -360,11 +361,10 @@ def this_process() -> dict[str, Any]:
 def is_alive(owner: dict[str, Any]) -> bool:
     """Whether that process of this host still runs; another one that was given its number later does not count."""
     try:
-        os.kill(owner["pid"], 0)
+        with contextlib.suppress(PermissionError):  # it is there, and somebody else's
+            os.kill(owner["pid"], 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return process_start(owner["pid"]) == owner["started"]  # somebody else's process
     return process_start(owner["pid"]) == owner["started"]
 
 

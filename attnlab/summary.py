@@ -23,7 +23,7 @@ class Headline:
     """`standard` against the run's flash path at one sequence length. None where not measured.
 
     speedup       standard_ms / flash_ms, only between two `ok` points that are not launch-bound
-    memory_ratio  standard_bytes / flash_bytes, only between two `ok` points
+    memory_ratio  peak bytes of standard / those of flash, only between two `ok` points
     note          why a figure is missing, in words
     """
 
@@ -33,9 +33,6 @@ class Headline:
     flash_ms: float | None = None
     speedup: float | None = None
     memory_ratio: float | None = None
-    standard_bytes: int | None = None
-    flash_bytes: int | None = None
-    mark: str = ""  # stands beside the figures of a recorded run
     note: str = ""
 
 
@@ -57,9 +54,7 @@ def headline(run: Run, seq: int | None = None) -> Headline:
     path = challenger(run)
     seq = longest_pair(run) if seq is None else seq
     if path is None or seq is None:
-        return Headline(
-            path=path, seq=seq, mark=run.mark, note="" if path is None else "no sequence was measured by both paths"
-        )
+        return Headline(path=path, seq=seq, note="" if path is None else "no sequence was measured by both paths")
     standard, flash = run.get(BASELINE, seq), run.get(path, seq)
     both = standard is not None and flash is not None and standard.ok and flash.ok
     launch_bound = both and (standard.launch_bound or flash.launch_bound)
@@ -69,13 +64,10 @@ def headline(run: Run, seq: int | None = None) -> Headline:
     return Headline(
         path=path,
         seq=seq,
-        standard_ms=_ok_value(standard, "device_ms"),
-        flash_ms=_ok_value(flash, "device_ms"),
+        standard_ms=standard.device_ms if standard and standard.ok else None,
+        flash_ms=flash.device_ms if flash and flash.ok else None,
         speedup=_ratio(standard.device_ms, flash.device_ms) if both and not launch_bound else None,
         memory_ratio=_ratio(standard.peak_bytes, flash.peak_bytes) if both else None,
-        standard_bytes=_ok_value(standard, "peak_bytes"),
-        flash_bytes=_ok_value(flash, "peak_bytes"),
-        mark=run.mark,
         note="; ".join([*notes, TOO_SHORT] if launch_bound else notes),
     )
 
@@ -175,10 +167,6 @@ def _trouble(run: Run, m: Measurement) -> str:
 
 def _memory(run: Run) -> str:
     return "host memory" if run.device is not None and run.device.kind == "cpu" else "memory"
-
-
-def _ok_value(m: Measurement | None, field: str) -> float | int | None:
-    return getattr(m, field) if m is not None and m.ok else None
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:

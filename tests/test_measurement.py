@@ -81,6 +81,8 @@ def test_device_round_trip_and_key():
 def test_path_status_round_trip():
     status = PathStatus(name="flash", state="missing", reason="not here")
     assert PathStatus.from_json(status.to_json()) == status and not status.usable
+    with pytest.raises(ValueError, match="legal: ready, untested, missing, broken"):
+        PathStatus.from_json({**status.to_json(), "state": "fine"})
 
 
 def test_only_a_recorded_run_carries_the_mark():

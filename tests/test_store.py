@@ -86,20 +86,6 @@ def test_recent_runs_are_newest_first_and_light(store):
     assert store.recent(1)[0].measurements == ()
 
 
-def test_a_deleted_run_is_gone(store):
-    finished(store, "r1")
-    store.delete("r1")
-    assert store.load("r1") is None and store.events("r1") == []
-
-
-def test_an_imported_run_keeps_its_points(store):
-    run = Run(id="r1", sweep=SWEEP, state="done", created="2026-01-01", device=DEVICE, recorded=True,
-              measurements=(point("standard", 128), point("flash", 128)))  # fmt: skip
-    store.create_run(run)
-    assert store.load("r1") == run
-    assert store.find_answer(replace(SWEEP, seqs=(128,)), DEVICE.key) is None  # it was not measured here
-
-
 def test_nan_is_not_stored(store):
     finished(store, "r1")
     with pytest.raises(ValueError):
@@ -162,12 +148,14 @@ def test_a_point_that_was_not_tried_answers_only_who_would_not_try_it_either(sto
     assert store.find_answer(SWEEP, DEVICE.key) is not None
     assert store.find_answer(replace(SWEEP, budget_s=SWEEP.budget_s * 2), DEVICE.key) is None
     assert store.find_answer(replace(SWEEP, budget_s=SWEEP.budget_s * 2, seqs=(128,)), DEVICE.key) is not None
-    store.delete("r1")
-    finished(store, "r2", standard_256=point("standard", 256, None, "oom", predicted_bytes=2**50))
-    assert store.find_answer(SWEEP, DEVICE.key).id == "r2"
+
+
+def test_an_out_of_memory_that_was_foreseen_answers_only_who_would_not_try_it_either(store):
+    finished(store, "r1", standard_256=point("standard", 256, None, "oom", predicted_bytes=2**50))
+    assert store.find_answer(SWEEP, DEVICE.key).id == "r1"
     assert store.find_answer(replace(SWEEP, try_oom=True), DEVICE.key) is None
-    finished(store, "r3", standard_256=point("standard", 256, None, "oom"))
-    assert store.find_answer(replace(SWEEP, try_oom=True), DEVICE.key).id == "r3"  # it really ran out
+    finished(store, "r2", standard_256=point("standard", 256, None, "oom"))
+    assert store.find_answer(replace(SWEEP, try_oom=True), DEVICE.key).id == "r2"  # it really ran out
 
 
 @pytest.mark.parametrize("status", ["fault", "timeout"])
@@ -289,6 +277,18 @@ def test_a_file_cut_short_is_set_aside(tmp_path):
     finished(store, "r1")
     assert store.load("r1").state == "done"
     assert whole[:4096] in [kept.read_bytes() for kept in tmp_path.iterdir()]
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(store, tmp_path):
+    finished(store, "r1")
+    with sqlite3.connect(tmp_path / "attnlab.db") as db:
+        db.execute("ALTER TABLE runs ADD COLUMN recorded INTEGER NOT NULL DEFAULT 0")
+        db.execute("PRAGMA user_version = 1")
+    later = Store(tmp_path)
+    finished(later, "r2")
+    assert later.problem == "" and [run.id for run in later.recent()] == ["r2", "r1"]
+    with sqlite3.connect(tmp_path / "attnlab.db") as db:
+        assert "recorded" not in [column[1] for column in db.execute("PRAGMA table_info(runs)")]
 
 
 def test_a_file_of_a_newer_version_is_left_alone(store, tmp_path):
