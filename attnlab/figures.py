@@ -106,12 +106,16 @@ def latency(run: Run) -> Figure:
     clock = "host" if run.device and run.device.kind == "cpu" else "device"
     bound = " · ○ launch-bound" if any(m.ok and m.launch_bound for m in run.measurements) else ""
     layout = _layout(run, "Latency", f"{clock} ms{bound}")
+    low, high = 0.01, 100.0
     if values:
         marked = any(trace["y"] != [None] for trace in edge)
-        layout["yaxis"]["autorangeoptions"] = {"include": _decades(values, headroom=2.5 if marked else 1.1)}
+        low, high = _decades(values, headroom=2.5 if marked else 1.1)
+        layout["yaxis"]["autorangeoptions"] = {"include": [low, high]}
     else:
-        layout["yaxis"] |= {"autorange": False, "range": [-2, 2]}
-    layout["yaxis"] |= {"type": "log", "nticks": 5, "tickformat": ",~r"}
+        layout["yaxis"] |= {"autorange": False, "range": [log10(low), log10(high)]}
+    # Asked for more ticks than there are decades, Plotly labels the digits between them, and they run into one another.
+    ticks = max(3, min(round(log10(high / low)) + 1, 5))
+    layout["yaxis"] |= {"type": "log", "nticks": ticks, "tickformat": ",~r"}
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
     return {"data": data + edge, "layout": layout}
 

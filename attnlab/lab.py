@@ -387,6 +387,7 @@ class Lab:
         self._job = None
         with self._changed:
             self._active = ""
+            self._bump()
 
     def _send_step(self, job: Job, step: Step) -> None:
         self._steps += 1

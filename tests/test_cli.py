@@ -152,6 +152,55 @@ def test_what_is_left_open_fits_the_device(kind):
     assert cli.sweep_of(cli._parse(["sweep"]), kind) == default_sweep(kind)
 
 
+# compare, with a worker that is not there
+
+
+class Obedient:
+    """Stands for a WorkerProcess: says hello, keeps what it is sent, and answers a compare at once."""
+
+    def __init__(self, kind):
+        self.kind, self.sent = kind, []
+
+    def __call__(self, command, inbox):
+        self.inbox = inbox
+        self.say(event="hello", device={"kind": self.kind})
+        return self
+
+    def say(self, **message):
+        self.inbox.put(("line", self, json.dumps(message).encode() + b"\n"))
+
+    def send(self, message):
+        self.sent.append(message)
+        for step in range(message["steps"]):
+            self.say(event="round", step=step, standard_ms=2.0 + step, flash_ms=0.5)
+        self.say(event="done", id=message["id"], cancelled=False)
+
+    def end(self, grace_s):
+        return "exit code 0"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "dtype"),
+    [([], "cpu", "float32"), ([], "cuda", "bfloat16"), (["--dtype", "float16"], "cpu", "float16")],
+)
+def test_compare_asks_for_the_dtype_that_fits_the_device_unless_told(words, kind, dtype, monkeypatch):
+    monkeypatch.setattr(cli, "WorkerProcess", worker := Obedient(kind))
+    assert cli.main(["compare", *words]) == 0
+    (command,) = worker.sent
+    asked = AttentionProblem(batch=4, seq_q=512, heads=32, head_dim=128, dtype=dtype)
+    assert AttentionProblem.from_json(command["problem"]) == asked
+    assert (command["flash"], command["steps"]) == ("flash", 5)
+
+
+def test_compare_takes_as_many_steps_as_it_is_told_and_keeps_the_first_to_itself(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "WorkerProcess", Obedient("cpu"))
+    assert cli.main(["compare", "--steps", "3"]) == 0
+    assert capsys.readouterr().out == (
+        "Step 1\nNormal Attention : 3.00 ms\nFlashAttention   : 0.50 ms\n"
+        "Step 2\nNormal Attention : 4.00 ms\nFlashAttention   : 0.50 ms\n"
+    )
+
+
 # Commands, in a process of their own
 
 
@@ -217,7 +266,7 @@ def test_record_writes_what_replay_opens(environment, tmp_path):
     out.parent.mkdir()
     ran = attnlab("record", "--seqs", "128,4096", "--out", str(out), env=environment({}))
     assert ran.returncode == 0, ran.stderr
-    (run,), _ = export.recorded_runs(out.parent)
+    run = export.recorded_runs(out.parent)[0]["h200"]
     assert run.mark.startswith("recorded on NVIDIA H200, 20")
     assert [m.seq for m in run.measurements if m.path == "flash"] == [128, 4096]
 

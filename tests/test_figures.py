@@ -321,11 +321,7 @@ def test_the_theme_of_the_page_is_the_theme_of_the_charts():
     assert "http" not in json.dumps(config), "nothing may be fetched from outside"
 
 
-def test_readable_from_the_back_of_a_room():
-    for chart in CHARTS:
-        figure = chart(MIXED)
-        layout = figure["layout"]
-        sizes = [layout["font"]["size"], layout["legend"]["font"]["size"], layout["xaxis"]["tickfont"]["size"]]
-        assert min(sizes) >= 16
-        lines = [t for t in figure["data"] if t["uid"].endswith(":line")]
-        assert all(t["line"]["width"] >= 3 and t["marker"]["size"] >= 9 for t in lines)
+@pytest.mark.parametrize(("slowest_ms", "ticks"), [(0.7, 3), (8.0, 3), (80.0, 4), (800.0, 5), (80_000.0, 5)])
+def test_latency_asks_for_no_more_ticks_than_have_room(slowest_ms, ticks):
+    run = run_of(point("standard", 512, device_ms=0.12), point("standard", 4096, device_ms=slowest_ms))
+    assert figures.latency(run)["layout"]["yaxis"]["nticks"] == ticks

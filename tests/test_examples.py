@@ -1,0 +1,13 @@
+"""The examples in docstrings are true."""
+
+import doctest
+
+import pytest
+
+from attnlab import hardware, planner
+
+
+@pytest.mark.parametrize("module", [hardware, planner], ids=lambda module: module.__name__)
+def test_examples(module):
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed
