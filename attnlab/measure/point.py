@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from attnlab import cost
 from attnlab.measure import memory
 from attnlab.measure.accuracy import Truth, judge, truth
 from attnlab.measure.inputs import Outputs, make_call, make_inputs
@@ -62,13 +61,14 @@ class Bench:
         for name in paths:
             check()
             say("started", path=name)
-            point = Measurement(problem=problem, path=name, status="fault", phase=phase)
-            point = replace(point, flops=cost.flops(problem), min_bytes=cost.min_bytes(problem))
+            point = Measurement.of(problem, name, "fault", phase=phase)
             try:
                 verdict = self.trials.verdict(name, problem, say)
                 point = replace(point, provider=verdict.provider)
                 if verdict.reason:
-                    _report(say, replace(point, status="unsupported", reason=verdict.reason))
+                    say(
+                        "measurement", measurement=replace(point, status="unsupported", reason=verdict.reason).to_json()
+                    )
                     continue
                 say("running", path=name)
                 if inputs is None:
@@ -81,13 +81,15 @@ class Bench:
             except torch.OutOfMemoryError as error:
                 point = replace(point, status="oom", reason=out_of_memory(error))
             except DeviceLost as lost:
-                _report(say, replace(point, reason=f"CUDA fault, worker restarted: {lost}"))
+                lost_point = replace(point, reason=f"CUDA fault, worker restarted: {lost}")
+                say("measurement", measurement=lost_point.to_json())
                 raise
             except Cancelled:
                 raise
             except Exception as error:  # a library may raise anything; it is this point's result, not the worker's end
                 if device_lost(self.device):
-                    _report(say, replace(point, reason=f"CUDA fault, worker restarted: {first_line(error)}"))
+                    lost_point = replace(point, reason=f"CUDA fault, worker restarted: {first_line(error)}")
+                    say("measurement", measurement=lost_point.to_json())
                     raise DeviceLost(f"{name}: {first_line(error)}") from None
                 status = "oom" if "can't allocate memory" in str(error) else "fault"
                 point = replace(point, status=status, reason=f"{name}: {first_line(error)}")
@@ -95,7 +97,7 @@ class Bench:
             call = None
             if point.status in ("oom", "fault"):
                 memory.release(self.device)
-            _report(say, point)
+            say("measurement", measurement=point.to_json())
 
     def _measure(
         self,
@@ -158,10 +160,6 @@ def wall_samples(phase: str, call_s: float) -> int:
     if phase == "quick" and call_s >= LONG_CALL_S:
         return 0
     return min(WALLS[phase], max(1, int(WALLS_S / call_s)))
-
-
-def _report(say: Say, point: Measurement) -> None:
-    say("measurement", measurement={**point.to_json(), "samples_ms": list(point.samples_ms)})
 
 
 def out_of_memory(error: torch.OutOfMemoryError) -> str:
