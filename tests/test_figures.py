@@ -5,9 +5,9 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
+from samples import CPU, H200
 
 from attnlab import figures
-from attnlab.device import Device
 from attnlab.measurement import STATUSES, Measurement
 from attnlab.paths import PATHS
 from attnlab.problem import AttentionProblem
@@ -15,8 +15,6 @@ from attnlab.run import Run
 from attnlab.sweep import Sweep
 
 PROBLEM = AttentionProblem(batch=4, seq_q=131_072, heads=32, head_dim=128)
-H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1", total_bytes=140 << 30, free_bytes=139 << 30)
-CPU = Device(kind="cpu", name="A CPU", uuid="host", total_bytes=8 << 30, free_bytes=6 << 30)
 CHARTS = (figures.latency, figures.memory, figures.speedup)
 
 

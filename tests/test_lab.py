@@ -14,8 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from samples import H200
 
-from attnlab.device import Device
 from attnlab.lab import Job, Lab, default_worker_command, judged
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
@@ -203,15 +203,14 @@ def test_an_impossible_time_is_suspect_before_it_is_seen_or_stored(make_lab, tmp
 
 def test_f13_a_clock_that_stopped_too_early():
     problem = AttentionProblem(batch=4, seq_q=4096, heads=32, head_dim=128)
-    device = Device(kind="cuda", name="NVIDIA H200", uuid="u", total_bytes=1, free_bytes=1)
     injected = Measurement(problem=problem, path="flash", status="ok", device_ms=0.03)
-    m = judged(injected, device)
+    m = judged(injected, H200)
     assert (m.status, m.device_ms) == ("suspect", 0.03)
     assert "36,6" in m.reason and "989.5" in m.reason and "peak" in m.reason
-    assert judged(replace(injected, device_ms=1.7), device).ok
-    assert judged(replace(injected, device_ms=None), device).status == "suspect"
+    assert judged(replace(injected, device_ms=1.7), H200).ok
+    assert judged(replace(injected, device_ms=None), H200).status == "suspect"
     refused = replace(injected, status="unsupported", reason="why", device_ms=None)
-    assert judged(refused, device) == refused
+    assert judged(refused, H200) == refused
 
 
 def test_measurements_nobody_asked_for_are_dropped_with_a_note(make_lab):

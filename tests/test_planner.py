@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from samples import CPU, H200
 
 from attnlab import cost
 from attnlab.device import Device
@@ -24,8 +25,6 @@ from attnlab.problem import AttentionProblem
 from attnlab.sweep import Sweep, default_sweep, powers_of_two
 
 GIB = 2**30
-H200 = Device(kind="cuda", name="NVIDIA H200", uuid="u", total_bytes=141 * GIB, free_bytes=139 * GIB)
-CPU = Device(kind="cpu", name="a CPU", uuid="u", total_bytes=16 * GIB, free_bytes=12 * GIB)
 
 # Standard and flash at 128 … 16,384, as an H200 takes them (batch 4, heads 32, head dim 128, bfloat16), ms.
 H200_MS = {

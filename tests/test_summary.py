@@ -1,15 +1,13 @@
 import pytest
+from samples import CPU, H200
 
 from attnlab import summary
-from attnlab.device import Device
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.run import Run
 from attnlab.sweep import Sweep
 
 PROBLEM = AttentionProblem(batch=4, seq_q=32_768, heads=32, head_dim=128)
-H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1", total_bytes=140 << 30, free_bytes=139 << 30)
-CPU = Device(kind="cpu", name="A CPU", uuid="host", total_bytes=8 << 30, free_bytes=6 << 30)
 MIB = 1 << 20
 
 
