@@ -137,15 +137,16 @@ def to_csv(run: Run) -> str:
     return out.getvalue()
 
 
-def recorded_runs(folder: Path = DATA) -> tuple[list[Run], list[str]]:
-    """The runs recorded on other devices that ship here, newest first; and a line for each file that is none."""
-    runs, refusals = [], []
+def recorded_runs(folder: Path = DATA) -> tuple[dict[str, Run], list[str]]:
+    """The runs recorded on other devices that ship here, by file name without ".json", newest first; and a line for
+    each file that is none."""
+    runs, refusals = {}, []
     for path in sorted(folder.glob("*.json")):
         try:
-            runs.append(run_from_text(path.read_bytes()))
+            runs[path.stem] = run_from_text(path.read_bytes())
         except (ImportRefused, OSError) as error:
             refusals.append(f"{path.name}: {error}")
-    return sorted(runs, key=lambda run: run.created, reverse=True), refusals
+    return dict(sorted(runs.items(), key=lambda named: named[1].created, reverse=True)), refusals
 
 
 def _sweep(data: Any) -> Sweep:

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from attnlab import cli, figures
+from attnlab import figures
+from attnlab.command_line import command_line
 from attnlab.run import Run, Snapshot
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, controls, headline, points, shell, status, text
+from attnlab.ui import chart, controls, headline, link, points, shell, status, text
 
 CHARTS_EVERY_S = 0.25
 TABLE_EVERY_S = 2.0  # a table costs more than three charts, and nobody reads it while it moves
@@ -42,18 +43,28 @@ def look() -> Snapshot:
 
 snapshot = look()
 worker = snapshot.worker
-recorded = {status.recording(run): run for run in shell.recorded_runs()}
+recorded, refused = shell.recorded_runs()
 
 # The form.
 
-controls.seed(worker, recorded)
-
+link.check(recorded)
+offered = link.adopt("replay", {name: name for name in recorded}, MEASURE_HERE)
 with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-    st.markdown(status.device_line(worker, bool(recorded)), width="stretch", wrap=False)
+    trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
+    st.markdown(status.device_line(worker, trouble=trouble, offer=bool(recorded)), width="stretch", wrap=False)
+    names = [MEASURE_HERE, *recorded]
     replay = st.selectbox(
-        "Show", [MEASURE_HERE, *recorded], key="replay", bind="query-params", label_visibility="collapsed", width=340
+        "Show",
+        names,
+        names.index(offered),
+        key="replay",
+        format_func=lambda name: status.recording(recorded[name]) if name in recorded else name,
+        label_visibility="collapsed",
+        width=340,
     )
 replaying = replay in recorded
+if replay != offered:
+    link.publish("replay", replay, replay if replaying else None)
 
 with st.sidebar:
     with st.container(gap="xsmall"):
@@ -61,7 +72,11 @@ with st.sidebar:
         live_slot, again_slot = st.columns([1, 2], vertical_alignment="center")
     live = live_slot.toggle("Live", True, key="live", bind="query-params")
     with st.container(gap="xsmall"):
-        form = controls.form(worker, disabled=replaying)
+        if replaying:
+            form = controls.recorded_form(recorded[replay].sweep)
+        else:
+            link.seed(worker)
+            form = controls.form(worker)
 
 # What this tab does about it.
 
@@ -125,7 +140,8 @@ def situation(snapshot: Snapshot) -> tuple:
     """What a run of the whole page depends on. When it changes, the page is out of date."""
     device, run = snapshot.worker.device, snapshot.run
     paths = tuple((path.name, path.state) for path in snapshot.worker.paths)
-    return (device.key if device else None, snapshot.worker.state == "failed", paths, run.active if run else None)
+    failed, active = snapshot.worker.state == "failed", run.active if run else None
+    return (device.key if device else None, failed, paths, lab.store.problem, active)
 
 
 drawn = situation(snapshot)
@@ -142,9 +158,9 @@ def pulse() -> None:
 def results() -> None:
     snapshot = look()
     run = shown(snapshot)
-    st.caption(status.line(snapshot, run, form), wrap=False)
     with st.container(gap="small"):
         headline.sentence(run)
+        st.caption(status.line(snapshot, run, form), wrap=False)
         headline.figures(run)
     for slot, draw in zip(chart.slots(3), (figures.latency, figures.memory, figures.speedup), strict=True):
         with slot:
@@ -163,7 +179,7 @@ def details() -> None:
         return
     points.table(run)
     st.caption("The same run as a command line")
-    st.code(cli.command_line(run.sweep), language="bash")
+    st.code(command_line(run.sweep), language="bash")
 
 
 results()

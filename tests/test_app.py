@@ -21,7 +21,7 @@ from attnlab.problem import ALIGNMENT
 from attnlab.run import Run
 from attnlab.store import Store
 from attnlab.sweep import default_sweep
-from attnlab.ui import controls, shell, status
+from attnlab.ui import link, shell, status
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = {"batch": "1", "seq": "256", "heads": "2", "head_dim": "32", "dtype": "float32", "direction": "forward"}
@@ -33,13 +33,13 @@ def open_page(private_home, monkeypatch):
     """open_page(link, fake={…}) → the page after its first run; `fake` is FAKE_WORKER's mode, None the real worker."""
     labs = []
 
-    def open_page(link=None, fake=None, real=False, recorded=()):
+    def open_page(link=None, fake=None, real=False, recorded=None):
         command = None if real else [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
         monkeypatch.setenv("FAKE_WORKER", json.dumps(fake or {}))
         if not labs:
             labs.append(Lab(Store(private_home), worker_command=command))
         monkeypatch.setattr(shell, "lab", lambda: labs[0])
-        monkeypatch.setattr(shell, "recorded_runs", lambda: list(recorded))
+        monkeypatch.setattr(shell, "recorded_runs", lambda: (recorded or {}, []))
         page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
         for key, value in (link or {}).items():
             page.query_params[key] = value
@@ -126,13 +126,13 @@ def test_the_sliders_have_the_ranges_of_the_project(open_page):
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 def test_the_defaults_fit_the_device(open_page, kind):
     page = until(open_page(fake={"kind": kind}), lambda page: page.session_state["run_id"])
-    assert shape(page) == controls.shape_values(default_sweep(kind))
+    assert shape(page) == link.shape_values(default_sweep(kind))
 
 
 def test_a_link_wins_over_the_defaults_of_the_device(open_page):
     page = open_page({"batch": "1", "seq": "512", "heads": "6"}, fake={"kind": "cuda"})
     until(page, lambda page: page.session_state["run_id"])
-    defaults = controls.shape_values(default_sweep("cuda"))
+    defaults = link.shape_values(default_sweep("cuda"))
     assert shape(page) == {**defaults, "batch": 1, "seq": 512, "heads": 6}
 
 
@@ -151,7 +151,7 @@ def test_the_address_holds_the_shape_that_was_seeded(open_page):
     open_page.labs.pop().close()
     elsewhere = open_page({key: page.query_params[key] for key in page.query_params}, fake={"kind": "cpu"})
     until(elsewhere, lambda page: page.session_state["run_id"])
-    assert shape(elsewhere) == shape(page) == controls.shape_values(default_sweep("cuda"))
+    assert shape(elsewhere) == shape(page) == link.shape_values(default_sweep("cuda"))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_has_no_number_stands_in_the_table_with_its_reason(open_page):
     row = rows.loc[("standard", 256)]
     assert row["status"] == "oom" and row["reason"]
     assert rows["device_ms"].isna().sum() == 1 and rows["peak_mib"].isna().sum() == 1
-    page.selectbox("picked_seq").select(256).run()
+    page.selectbox[1].select(256).run()
     assert page.metric[0].delta == "out of memory"
     assert page.metric[2].delta == "–"
     assert curve(page, "latency", "standard")[256] is None
@@ -305,7 +305,7 @@ def test_a_worker_that_cannot_start_is_said_in_words(open_page):
 
 def test_a_recorded_run_is_marked_wherever_a_number_of_it_stands(open_page):
     run = recorded_run()
-    page = open_page({"replay": status.recording(run)}, fake={"kind": "cpu"}, recorded=[run])
+    page = open_page({"replay": "h200"}, fake={"kind": "cpu"}, recorded={"h200": run})
     mark = "recorded on NVIDIA H200, 2026-11-30"
     assert mark in sentence(page) and mark in status_line(page)
     for key in ("latency", "memory", "speedup"):
@@ -319,7 +319,7 @@ def test_a_recorded_run_is_marked_wherever_a_number_of_it_stands(open_page):
 
 
 def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
-    page = open_page(fake={"kind": "cpu"}, recorded=[recorded_run()])
+    page = open_page(fake={"kind": "cpu"}, recorded={"h200": recorded_run()})
     until(page, lambda page: page.session_state["run_id"])
     assert "This is the CPU" in page.main.markdown[0].value
     assert any("NVIDIA H200" in option for option in page.selectbox("replay").options)

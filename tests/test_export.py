@@ -232,7 +232,8 @@ def test_recorded_runs_newest_first(tmp_path):
     (tmp_path / "a.json").write_text(export.run_to_text(old), encoding="utf-8")
     (tmp_path / "b.json").write_text(export.run_to_text(new), encoding="utf-8")
     (tmp_path / "notes.txt").write_text("not a run")
-    assert export.recorded_runs(tmp_path) == ([new, old], [])
+    runs, refusals = export.recorded_runs(tmp_path)
+    assert list(runs.items()) == [("b", new), ("a", old)] and refusals == []
 
 
 def test_a_damaged_recording_is_a_line_and_hides_no_other(tmp_path):
@@ -240,7 +241,7 @@ def test_a_damaged_recording_is_a_line_and_hides_no_other(tmp_path):
     (tmp_path / "b.json").write_text("{}")
     (tmp_path / "c.json").mkdir()
     runs, (no_run, no_file) = export.recorded_runs(tmp_path)
-    assert runs == [F25]
+    assert runs == {"a": F25}
     assert no_run.startswith('b.json: this is no run; legal: a JSON object with "run"') and "\n" not in no_run
     assert no_file.startswith("c.json: ") and "\n" not in no_file
 
@@ -248,7 +249,7 @@ def test_a_damaged_recording_is_a_line_and_hides_no_other(tmp_path):
 def test_a_run_that_ships_was_recorded_on_an_h200_with_both_paths():
     runs, refusals = export.recorded_runs()
     assert refusals == []
-    (run,) = [run for run in runs if run.mark.startswith("recorded on NVIDIA H200, ")]
+    (run,) = [run for run in runs.values() if run.mark.startswith("recorded on NVIDIA H200, ")]
     assert {m.path for m in run.measurements if m.ok} >= {"standard", "flash"}
 
 

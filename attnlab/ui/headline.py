@@ -7,8 +7,11 @@ from math import ceil
 
 import streamlit as st
 
-from attnlab import summary
+from attnlab import summary, units
+from attnlab.measurement import STATUS_WORDS
 from attnlab.run import Run
+from attnlab.ui import link
+from attnlab.ui.text import escape
 
 LINE_CHARACTERS = 64  # of full size that surely fit beside the open sidebar
 
@@ -28,46 +31,49 @@ def sentence(run: Run) -> None:
 
 
 def figures(run: Run) -> None:
-    """Standard ms, flash ms, speed-up, memory: large for the longest sequence both managed, small for the picked."""
+    """Standard ms, flash ms, speed-up, memory: large for the longest sequence both managed, small for the picked.
+
+    On a recorded run each carries the word; the line above them says where and when.
+    """
     *cells, pick = st.columns([4, 4, 3, 4, 2.4])
     with pick:
-        if st.session_state.get("picked_seq") not in run.sweep.seqs:
-            st.session_state["picked_seq"] = run.sweep.seqs[len(run.sweep.seqs) // 2]
-        picked_seq = st.selectbox("Compare at", run.sweep.seqs, key="picked_seq", format_func=summary.sequence)
+        picked_seq = picker(run.sweep.seqs)
     longest, picked = summary.headline(run), summary.headline(run, picked_seq)
-    where = f" at {summary.sequence(longest.seq)}" if longest.seq else ""
     path = longest.path or "flash"
+    where = f" at {units.sequence(longest.seq)}" if longest.seq else ""
+    said = [text for text in (longest.note, picked.note, run.mark) if text]
+    help_text = ". ".join(escape(text[:1].upper() + text[1:]) for text in dict.fromkeys(said)) or None
     rows = (
-        (
-            f":orange[standard]{where}",
-            summary.ms(longest.standard_ms),
-            trouble(run, "standard", picked_seq) or summary.ms(picked.standard_ms),
-        ),
-        (
-            f":blue[{path}]{where}",
-            summary.ms(longest.flash_ms),
-            trouble(run, path, picked_seq) or summary.ms(picked.flash_ms),
-        ),
-        (f"Speed-up{where}", summary.times(longest.speedup), summary.times(picked.speedup)),
-        (f"Memory{where}", less(longest.memory_ratio), less(picked.memory_ratio)),
+        (":orange[standard]", units.ms(longest.standard_ms), ms_or_why(run, "standard", picked_seq)),
+        (f":blue[{path}]", units.ms(longest.flash_ms), ms_or_why(run, path, picked_seq)),
+        ("Speed-up", units.times(longest.speedup), units.times(picked.speedup)),
+        ("Memory", less(longest.memory_ratio), less(picked.memory_ratio)),
     )
-    at = f"at {summary.sequence(picked_seq)}"
-    for cell, (label, large, small) in zip(cells, rows, strict=True):
+    at = f"at {units.sequence(picked_seq)}{', recorded' if run.mark else ''}"
+    for cell, (name, large, small) in zip(cells, rows, strict=True):
         cell.metric(
-            label, large, small, delta_color="off", delta_arrow="off", delta_description=at, help=run.mark or None
+            name + where, large, small, delta_color="off", delta_arrow="off", delta_description=at, help=help_text
         )
 
 
-def trouble(run: Run, path: str, seq: int) -> str:
-    """The status of a point that has no number, as one word for people; empty when there is nothing to say."""
+def picker(seqs: tuple[int, ...]) -> int:
+    """The sequence length to compare at; a link holds it. The middle one until the visitor has chosen."""
+    at_first = link.adopt("picked_seq", {str(seq): seq for seq in seqs}, seqs[len(seqs) // 2])
+    key = f"picked_seq of {seqs}"  # one widget a list: the browser keeps showing the old list's choice otherwise
+    picked = st.selectbox("Compare at", seqs, seqs.index(at_first), key=key, format_func=units.sequence)
+    if picked != at_first:
+        link.publish("picked_seq", picked, str(picked))
+    return picked
+
+
+def ms_or_why(run: Run, path: str, seq: int) -> str:
+    """The time, or for a point that has no number what became of it."""
     m = run.get(path, seq)
-    if m is None or m.ok:
-        return ""
-    return "out of memory" if m.status == "oom" else m.status
+    return units.ms(None) if m is None else units.ms(m.device_ms) if m.ok else STATUS_WORDS[m.status]
 
 
 def less(ratio: float | None) -> str:
     """ "66× less", "1.5× more", or a dash."""
     if ratio is None:
-        return summary.times(None)
-    return f"{summary.times(ratio)} less" if ratio >= 1 else f"{summary.times(1 / ratio)} more"
+        return units.times(None)
+    return f"{units.times(ratio)} less" if ratio >= 1 else f"{units.times(1 / ratio)} more"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -55,36 +55,24 @@ def mib(size_bytes: int | None) -> float | None:
     return None if size_bytes is None else size_bytes / MIB
 
 
+def number(label: str, digits: int = 4, help: str | None = None) -> Any:
+    return st.column_config.NumberColumn(label, format=f"%.{digits}g", help=help)
+
+
 CONFIG = {
     "path": st.column_config.TextColumn("Path", pinned=True, width=130),
     "seq": st.column_config.NumberColumn("Sequence", format="localized", pinned=True),
     "status": st.column_config.TextColumn("Status"),
-    "device_ms": st.column_config.NumberColumn(
-        "Device ms", format="%.4g", help="Median time on the device of one call"
-    ),
-    "low_ms": st.column_config.NumberColumn(
-        "Low ms", format="%.4g", help="Lower end of the 95 % interval of the median"
-    ),
-    "high_ms": st.column_config.NumberColumn(
-        "High ms", format="%.4g", help="Upper end of the 95 % interval of the median"
-    ),
+    "device_ms": number("Device ms", help="Median time on the device of one call"),
+    "low_ms": number("Low ms", help="Lower end of the 95 % interval of the median"),
+    "high_ms": number("High ms", help="Upper end of the 95 % interval of the median"),
     "samples": st.column_config.NumberColumn("Samples"),
-    "wall_ms": st.column_config.NumberColumn(
-        "Wall ms", format="%.4g", help="What a caller waits: synchronise, call, synchronise"
-    ),
-    "first_call_s": st.column_config.NumberColumn(
-        "First call s", format="%.3g", help="Compilation and set-up; never in the median"
-    ),
-    "peak_mib": st.column_config.NumberColumn(
-        "Peak MiB", format="%.4g", help="The most memory allocated above the inputs"
-    ),
-    "tflops": st.column_config.NumberColumn("TFLOP/s", format="%.3g"),
-    "predicted_ms": st.column_config.NumberColumn(
-        "Predicted ms", format="%.4g", help="Not measured: what was expected"
-    ),
-    "predicted_mib": st.column_config.NumberColumn(
-        "Predicted MiB", format="%.4g", help="Not measured: what was expected"
-    ),
+    "wall_ms": number("Wall ms", help="What a caller waits: synchronise, call, synchronise"),
+    "first_call_s": number("First call s", 3, help="Compilation and set-up; never in the median"),
+    "peak_mib": number("Peak MiB", help="The most memory allocated above the inputs"),
+    "tflops": number("TFLOP/s", 3),
+    "predicted_ms": number("Predicted ms", help="Not measured: what was expected"),
+    "predicted_mib": number("Predicted MiB", help="Not measured: what was expected"),
     "provider": st.column_config.TextColumn("What ran", width="medium"),
     "reason": st.column_config.TextColumn("Reason and notes", width="large"),
     "pass": st.column_config.TextColumn("Pass"),
@@ -93,7 +81,7 @@ CONFIG = {
 
 def table(run: Run) -> None:
     """Draws the table at the height of the finished run, so that it does not grow while points arrive."""
-    rows = min(len(run.sweep.seqs) * len(run.sweep.paths), ROWS_MAX)
+    rows = min(run.sweep.point_count, ROWS_MAX)
     st.dataframe(
         frame(run),
         key="points",

@@ -45,6 +45,7 @@ def lab() -> Lab:
 
 
 @st.cache_resource(show_spinner=False)
-def recorded_runs() -> list[Run]:
-    """The runs that ship with AttnLab, measured by this program on real GPUs."""
-    return load_recorded_runs()[0]
+def recorded_runs() -> tuple[dict[str, Run], list[str]]:
+    """The runs that ship with AttnLab, measured by this program on real GPUs, by the name of their file; and a line for
+    each file that cannot be read. Read once a server."""
+    return load_recorded_runs()

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from attnlab import units
 from attnlab.run import Run, Snapshot, WorkerState
-from attnlab.sweep import Sweep
 from attnlab.ui.controls import Form
 from attnlab.ui.text import escape, local
 
 
-def device_line(worker: WorkerState, recorded: bool) -> str:
+def device_line(worker: WorkerState, *, trouble: str, offer: bool) -> str:
     """What this machine measures on, as markdown; on a CPU the banner that says so.
 
-    `recorded` says whether there are recorded runs, which stand in the list to the right.
+    `trouble`, where there is any, comes before the software: a history that cannot be kept, a recording that cannot be
+    read. `offer`: there are recorded GPU runs in the list to the right.
     """
     device = worker.device
     if worker.state == "failed":
         return f":red-badge[The worker failed] {escape(worker.text)}"
+    beside = f" :orange-badge[Note] :orange[{escape(trouble)}]" if trouble else ""
     if device is None:
-        return f":gray-badge[Starting] {escape(worker.text or 'the worker looks for a device')}"
+        return f":gray-badge[Starting] {escape(worker.text or 'the worker looks for a device')}{beside}"
     software = [f"torch {device.torch}"] * bool(device.torch) + [f"CUDA {device.cuda}"] * bool(device.cuda)
-    here = escape(" · ".join([device.name, *software]))
+    here = beside or escape("".join(f" · {part}" for part in software))
     if device.kind == "cpu":
-        offer = "A GPU run is in the list → " if recorded else ""
-        return f":orange-badge[CPU] **This is the CPU.** {offer}{here}"
-    return f":green-badge[GPU] {here}"
+        offered = " A GPU run is in the list → " if offer else " "
+        return f":orange-badge[CPU] **This is the CPU.**{offered}{escape(device.name)}{here}"
+    return f":green-badge[GPU] {escape(device.name)}{here}"
 
 
 def line(snapshot: Snapshot, run: Run, form: Form) -> str:
@@ -35,38 +37,23 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     elif not run.id:
         said = "Waiting for the worker" if snapshot.worker.device is None else "Ready"
     elif run.recorded:
-        said = f":violet-badge[{escape(run.mark)}] {shape(run.sweep)}"
+        said = f":violet-badge[{escape(run.mark)}] {units.shape(run.sweep.problem)}"
     elif run.active:
-        total = len(run.sweep.seqs) * len(run.sweep.paths)
-        phase = [f"{run.phase} pass"] * bool(run.phase)
-        parts = [
-            *phase,
-            f"{len(run.measurements)} of {total} points",
-            f"{run.seconds:.1f} s",
-            *[run.activity] * bool(run.activity),
-        ]
         starting = snapshot.worker.state in ("starting", "restarting")
         head = "Starting the worker" if starting else "Measuring" if run.state == "running" else "Queued"
-        said = f"{head}: {escape(' · '.join(parts))}"
+        said = f"{head}: {escape(units.progress(run))}"
     elif run.state == "done":
         said = f"Measured {local(run.created)} in {run.seconds:.1f} s"
+        if run.reason:
+            said += f" · :orange[{escape(run.reason)}]"
     else:
-        said = (
-            f"{run.state.capitalize()}{': ' + escape(run.reason) if run.reason else ''} · started {local(run.created)}"
-        )
+        why = f": {escape(run.reason)}" if run.reason else ""
+        said = f"{run.state.capitalize()}{why} · started {local(run.created)}"
     if run.id and not run.recorded and form.sweep is not None and run.sweep != form.sweep:
-        said += f" · :orange[the form differs from the run shown: {shape(run.sweep)}]"
+        said += f" · :orange[the form differs from the run shown: {units.shape(run.sweep.problem)}]"
     return said
 
 
 def recording(run: Run) -> str:
     """What a recorded run is called in the list: "NVIDIA H200, 2026-11-30, batch 4, heads 32, dim 128, bfloat16"."""
-    return f"{run.device.name if run.device else 'unknown device'}, {run.created[:10]}, {shape(run.sweep)}"
-
-
-def shape(sweep: Sweep) -> str:
-    """A sweep's shape as "batch 4, heads 32, dim 128, bfloat16, causal, forward+backward"."""
-    p = sweep.problem
-    heads = f"heads {p.heads}" if p.kv_heads == p.heads else f"heads {p.heads} over {p.kv_heads}"
-    extras = ["causal"] * p.causal + [p.direction] * p.backward
-    return ", ".join([f"batch {p.batch}", heads, f"dim {p.head_dim}", p.dtype, *extras])
+    return f"{run.mark.removeprefix('recorded on ')}, {units.shape(run.sweep.problem)}"

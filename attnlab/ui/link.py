@@ -1,0 +1,150 @@
+"""The page's address: what a link fills the page with, and what in it cannot be.
+
+The form's state lives in the address, so a link reproduces the page. Streamlit's `bind="query-params"` keeps a value out
+of the address while it equals the widget's declared default. A declared default must therefore not depend on the device,
+or one link would mean two shapes on two machines: the sliders declare their smallest value, dtype and direction declare
+none (so an address that this page wrote always holds them), and the defaults that fit the device are seeded into the
+session.
+A choice whose options depend on what is shown (`replay`, `picked_seq`) is not bound but read and written here: a bound
+one would put its label into the address and lose a value that is its first option.
+Nothing is trusted because the browser checked it: the address is validated here, and the values again by the Sweep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import streamlit as st
+
+from attnlab.paths import PATHS
+from attnlab.problem import DIRECTIONS, DTYPE_BYTES
+from attnlab.run import Run, WorkerState
+from attnlab.sweep import BUDGET_MAX_S, Sweep, default_sweep, powers_of_two
+
+BATCH_MAX = 64
+SEQS = powers_of_two(131_072)
+HEADS_MAX = 128
+HEAD_DIMS = (32, 64, 96, 128, 192, 256)
+
+SEEDED = "_form_seeded"  # what the form was filled with before the device was known
+FAULTS = "_link_faults"
+SWEEP = "_link_sweep"  # what was shown beside the faults; they are old news once the form says something else
+
+Choice = TypeVar("Choice")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A parameter of the link that is not understood: what it said, and what it may say."""
+
+    key: str
+    text: str
+    legal: str
+
+
+def seed(worker: WorkerState) -> None:
+    """Fills the form before its widgets exist: the link first, then what fits the device. Once a run of the page."""
+    device = worker.device
+    defaults = shape_values(default_sweep(device.kind if device else "cpu"))
+    if SEEDED not in st.session_state:
+        link = dict(st.query_params)
+        wrong = {fault.key for fault in st.session_state.get(FAULTS, [])}
+        by_this_page = "dtype" in link  # then a missing value is its widget's declared default
+        undeclared = ("dtype", "direction")
+        seeds = {
+            key: value
+            for key, value in defaults.items()
+            if key in wrong or (key not in link and (key in undeclared or not by_this_page))
+        }
+        st.session_state.update(seeds)
+        if device is not None:
+            st.query_params.update({key: str(value) for key, value in seeds.items()})
+        st.session_state[SEEDED] = {} if device is not None else seeds
+    elif device is not None and (seeded := st.session_state[SEEDED]):
+        # Seeded before the device was known, and now it is. What the visitor has touched meanwhile is left alone.
+        st.session_state[SEEDED] = {}
+        if all(st.session_state.get(key) == value for key, value in seeded.items()):
+            st.session_state.update({key: defaults[key] for key in seeded})
+            st.session_state.pop(SWEEP, None)  # this change is not the visitor's
+
+
+def shape_values(sweep: Sweep) -> dict[str, int | str]:
+    """The form's values for a sweep, by widget key."""
+    problem = sweep.problem
+    return {
+        "batch": problem.batch,
+        "seq": sweep.seqs[-1],
+        "heads": problem.heads,
+        "head_dim": problem.head_dim,
+        "dtype": problem.dtype,
+        "direction": problem.direction,
+    }
+
+
+def adopt(key: str, options: Mapping[str, Choice], fallback: Choice) -> Choice:
+    """What a choice starts with: what was chosen last, else what the address says, else `fallback`.
+
+    `options` are the legal choices, by what an address calls them.
+    """
+    choice = st.session_state.get(f"_chosen_{key}", options.get(st.query_params.get(key)))
+    return choice if choice in options.values() else fallback
+
+
+def publish(key: str, choice: Choice, text: str | None) -> None:
+    """Keeps what the visitor chose in the session, and in the address as `text`; None takes it out."""
+    st.session_state[f"_chosen_{key}"] = choice
+    if text is not None:
+        st.query_params[key] = text
+    elif key in st.query_params:
+        del st.query_params[key]
+
+
+def check(recorded: Mapping[str, Run]) -> None:
+    """Looks at a link once, before anything is made of it. `recorded` are the runs that `replay` may name."""
+    if FAULTS not in st.session_state:
+        link = {key: ", ".join(st.query_params.get_all(key)) for key in st.query_params}
+        st.session_state[FAULTS] = faults(link, recorded)
+
+
+def note(sweep: Sweep | None) -> str:
+    """What in the link was not understood, in one line; empty when all was, or once the form says something else."""
+    if sweep != st.session_state.setdefault(SWEEP, sweep):
+        st.session_state[FAULTS] = []
+    return "; ".join(
+        f"{fault.key} is {fault.text!r} in the link, legal: {fault.legal}"
+        + (f"; shown instead: {st.session_state[fault.key]}" if fault.key in st.session_state else "")
+        for fault in st.session_state[FAULTS]
+    )
+
+
+def faults(link: Mapping[str, str], recorded: Mapping[str, Run]) -> list[Fault]:
+    """What in a link cannot be, one for each parameter that is not understood."""
+    whole = {
+        "batch": range(1, BATCH_MAX + 1),
+        "seq": SEQS,
+        "heads": range(1, HEADS_MAX + 1),
+        "head_dim": HEAD_DIMS,
+        "kv_heads": range(-(2**31), 2**31),
+        "budget": range(1, BUDGET_MAX_S + 1),
+        "picked_seq": tuple(sorted({*SEQS, *(seq for run in recorded.values() for seq in run.sweep.seqs)})),
+    }
+    words = {"dtype": tuple(DTYPE_BYTES), "direction": DIRECTIONS, "replay": tuple(recorded)}
+    switches = ("causal", "live", "try_oom", *PATHS)
+    found = []
+    for key, text in link.items():
+        if key in whole and not (re.fullmatch("-?[0-9]{1,10}", text) and int(text) in whole[key]):
+            found.append(Fault(key, text, legal_numbers(whole[key])))
+        elif key in words and text not in words[key]:
+            found.append(Fault(key, text, ", ".join(words[key]) or "nothing, for no run is recorded here"))
+        elif key in switches and text.lower() not in ("true", "false"):
+            found.append(Fault(key, text, "true, false"))
+    return found
+
+
+def legal_numbers(numbers: range | tuple[int, ...]) -> str:
+    if isinstance(numbers, range):
+        return f"whole numbers from {numbers.start:,} to {numbers.stop - 1:,}"
+    return ", ".join(map(str, numbers))
