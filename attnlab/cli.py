@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 
 from attnlab import hardware, protocol, summary, table
 from attnlab.command_line import PROGRAM
-from attnlab.command_line import command_line as command_line  # until the page takes it from there
 from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
 from attnlab.paths import PATHS

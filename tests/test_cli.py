@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import F25
 
 from attnlab import cli, export, table
 from attnlab.command_line import PROGRAM, command_line
@@ -353,14 +354,8 @@ def emulate(text):
 # The table
 
 
-def run_of_f25():
-    from test_export import F25
-
-    return F25
-
-
 def test_table_rows():
-    rows = table.rows(run_of_f25())
+    rows = table.rows(F25)
     assert [row.split() for row in rows] == [
         ["sequence", "standard", "flash", "speed-up", "standard", "adds", "flash", "adds"],
         ["1,024", "0.120", "ms", "0.0500", "ms*", "–", "10", "B", "–"],
@@ -372,10 +367,10 @@ def test_table_rows():
 
 @pytest.mark.parametrize(("low", "high", "words"), [(0.98, 1.02, " ±2 %"), (0.996, 1.004, " ±0.4 %"), (None, None, "")])
 def test_spread_is_half_the_interval_and_never_rounds_to_nothing(low, high, words):
-    m = replace(run_of_f25().get("flash", 65_536), device_ms=1.0, device_ms_low=low, device_ms_high=high)
+    m = replace(F25.get("flash", 65_536), device_ms=1.0, device_ms_low=low, device_ms_high=high)
     assert table.spread(m) == words
 
 
 def test_point_line_of_what_was_not_measured_gives_the_reason():
-    oom = run_of_f25().get("standard", 65_536)
+    oom = F25.get("standard", 65_536)
     assert table.point_line(oom).endswith("out of memory (predicted)   out of memory, asked for 64 GiB")

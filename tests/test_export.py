@@ -8,53 +8,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import F25, f25_point
 
 from attnlab import export
-from attnlab.device import Device
-from attnlab.measurement import STATUSES, Measurement
-from attnlab.problem import AttentionProblem
-from attnlab.run import Run
-from attnlab.sweep import Sweep
-
-PROBLEM = AttentionProblem(batch=1, seq_q=131_072, heads=8, head_dim=64, kv_heads=2, causal=True)
-DEVICE = Device(
-    kind="cuda",
-    name="NVIDIA H200",
-    uuid="GPU-1",
-    total_bytes=150_754_820_096,
-    free_bytes=150_000_000_000,
-    torch="2.11.0+cu130",
-    packages=(("flash-attn-4", "4.0.0b36"),),
-)
-
-
-def point(path, seq, status, **more):
-    return Measurement(problem=PROBLEM.at_seq(seq), path=path, status=status, **more)
+from attnlab.measurement import STATUSES
 
 
 def run_of(*points, **more):
-    sweep = Sweep(problem=PROBLEM, seqs=(1024, 65_536, 131_072))
-    fields = dict(id="r1", sweep=sweep, state="done", created="2026-11-30T10:00:00Z", device=DEVICE, recorded=True)
-    return Run(measurements=points, **{**fields, **more})
-
-
-F25 = run_of(
-    point(
-        "standard",
-        1024,
-        "ok",
-        device_ms=0.12,
-        samples=3,
-        samples_ms=(0.11, 0.12, 0.13),
-        peak_bytes=10,
-        notes=("a", "b"),
-    ),
-    point("standard", 65_536, "oom", reason="out of memory, asked for 64 GiB", predicted_bytes=1 << 36),
-    point("standard", 131_072, "skipped", reason="predicted 90 s, budget 30 s", predicted_ms=90_000.0),
-    point("flash", 1024, "ok", device_ms=0.05, launch_bound=True),
-    point("flash", 65_536, "ok", device_ms=5.0),
-    point("flash", 131_072, "ok", device_ms=20.0),
-)
+    return replace(F25, measurements=points, **more)
 
 
 def strict(text):
@@ -106,7 +67,8 @@ some = st.one_of(st.none(), numbers)
     st.text(max_size=20),
 )
 def test_any_run_comes_back(points, wall_ms, device_ms, reason):
-    run = run_of(*(point(p, s, status, wall_ms=wall_ms, device_ms=device_ms, reason=reason) for p, s, status in points))
+    measured = dict(wall_ms=wall_ms, device_ms=device_ms, reason=reason)
+    run = run_of(*(f25_point(*point, **measured) for point in points))
     assert export.run_from_text(export.run_to_text(run)) == run
 
 

@@ -77,7 +77,7 @@ def test_torch_stays_with_the_worker(path):
 def test_imports_point_one_way(path):
     here, used = room(path), rooms_used(path)
     if here == "pages":
-        assert used <= FACTS | {"ui", "figures", "cli"}
+        assert used <= FACTS | {"ui", "figures"}
     elif relative(path) == "attnlab/paths/__init__.py" or (here in FACTS and here != "paths"):
         assert used <= FACTS | {"__version__"}
     elif here in MIDDLE:
