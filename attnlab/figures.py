@@ -462,8 +462,8 @@ def _layout(run: Run, title: str, subtitle: str) -> Layout:
 
 
 def _label_every(run: Run) -> int:
-    """So many points apart labels stand, for eight of them to fit side by side in the narrowest column."""
-    return ceil(len(run.sweep.seqs) / 8)
+    """So many points apart labels stand, for six of them to fit side by side in the narrowest column."""
+    return ceil(len(run.sweep.seqs) / 6)
 
 
 def _legend_columns(run: Run) -> int:

@@ -18,7 +18,7 @@ from attnlab.ui import chart, controls, headline, link, points, shell, status, t
 
 CHARTS_EVERY_S = 0.25
 TABLE_EVERY_S = 2.0  # a table costs more than three charts, and nobody reads it while it moves
-CHART_PX = 400
+CHART_PX = 380
 MEASURE_HERE = "Measure on this machine"
 
 shell.guard()
@@ -160,9 +160,12 @@ def results() -> None:
     run = shown(snapshot)
     with st.container(gap="small"):
         headline.sentence(run)
-        st.caption(status.line(snapshot, run, form), wrap=False)
-        headline.figures(run)
-    for slot, draw in zip(chart.slots(3), (figures.latency, figures.memory, figures.speedup), strict=True):
+        with st.container(key="status", horizontal=True, vertical_alignment="center", wrap=False):
+            st.markdown(status.line(snapshot, run, form), width="stretch", wrap=False)
+            picked_seq = headline.picker(run.sweep.seqs)
+        headline.figures(run, picked_seq)
+    charts = (figures.latency, figures.memory, figures.speedup)
+    for slot, draw in zip(chart.slots(3, len(run.sweep.paths)), charts, strict=True):
         with slot:
             name = draw.__name__
             alt = f"{name.capitalize()} against sequence length"

@@ -13,15 +13,17 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from attnlab import units
 from attnlab.device import Device
 from attnlab.lab import Lab
 from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
 from attnlab.problem import ALIGNMENT
-from attnlab.run import Run
+from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store
 from attnlab.sweep import default_sweep
 from attnlab.ui import link, shell, status
+from attnlab.ui.controls import Form
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = {"batch": "1", "seq": "256", "heads": "2", "head_dim": "32", "dtype": "float32", "direction": "forward"}
@@ -30,16 +32,16 @@ LIMIT_S = 60.0
 
 @pytest.fixture
 def open_page(private_home, monkeypatch):
-    """open_page(link, fake={…}) → the page after its first run; `fake` is FAKE_WORKER's mode, None the real worker."""
+    """open_page(link, fake={…}) → the page after its first runs; `fake` is FAKE_WORKER's mode, `real` the real worker."""
     labs = []
 
-    def open_page(link=None, fake=None, real=False, recorded=None):
+    def open_page(link=None, fake=None, real=False, recorded=None, refused=()):
         command = None if real else [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
         monkeypatch.setenv("FAKE_WORKER", json.dumps(fake or {}))
         if not labs:
             labs.append(Lab(Store(private_home), worker_command=command))
         monkeypatch.setattr(shell, "lab", lambda: labs[0])
-        monkeypatch.setattr(shell, "recorded_runs", lambda: (recorded or {}, []))
+        monkeypatch.setattr(shell, "recorded_runs", lambda: (recorded or {}, list(refused)))
         page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
         for key, value in (link or {}).items():
             page.query_params[key] = value
@@ -67,7 +69,7 @@ def until(page, ready):
 
 
 def status_line(page):
-    return page.main.caption[0].value
+    return page.main.markdown[1].value
 
 
 def measured(page):
@@ -165,6 +167,9 @@ def test_the_address_holds_the_shape_that_was_seeded(open_page):
         ("direction", "sideways", "forward, forward+backward"),
         ("causal", "perhaps", "true, false"),
         ("batch", "<b>*1*</b>", "whole numbers from 1 to 64"),
+        ("kv_heads", "--5", "whole numbers from -2,147,483,648"),
+        ("budget", "1e999", "whole numbers from 1 to 86,400"),
+        ("picked_seq", "1000", "128, 256, 512"),
         ("replay", "nothing", "no run is recorded here"),
     ],
 )
@@ -173,6 +178,7 @@ def test_nonsense_in_a_link_gets_one_clear_line(open_page, key, nonsense, legal)
     (warning,) = page.warning
     said = warning.value.replace("\\", "")
     assert "\n" not in said and f"{key} is {nonsense!r}" in said and legal in said
+    assert not page.exception
     until(page, lambda page: page.session_state["run_id"])
     page.slider("heads").set_value(3).run()
     assert not page.warning, "old news once the form says something else"
@@ -295,6 +301,18 @@ def test_what_has_no_number_stands_in_the_table_with_its_reason(open_page):
     assert curve(page, "latency", "standard")[256] is None
 
 
+def test_the_four_figures_are_those_of_the_points(open_page):
+    """Of a recorded run whose times are 3 and 1 ms for each key, and whose memory is equal."""
+    page = open_page({"replay": "h200", "picked_seq": "128"}, recorded={"h200": recorded_run()})
+    assert [metric.value for metric in page.metric] == [units.ms(49_152), units.ms(16_384), "3.0×", "1.0× less"]
+    assert [metric.delta for metric in page.metric] == ["384 ms", "128 ms", "3.0×", "1.0× less"]
+    assert [metric.label for metric in page.metric] == [
+        ":orange[standard] at 16,384", ":blue[flash] at 16,384", "Speed-up at 16,384", "Memory at 16,384",
+    ]  # fmt: skip
+    page.selectbox[1].select(1024).run()
+    assert page.metric[0].delta == units.ms(3072) and page.query_params["picked_seq"] == "1024"
+
+
 def test_a_worker_that_cannot_start_is_said_in_words(open_page):
     page = open_page(TINY, fake={"fatal_at_start": True})
     until(page, lambda page: "The worker failed" in page.main.markdown[0].value)
@@ -310,12 +328,48 @@ def test_a_recorded_run_is_marked_wherever_a_number_of_it_stands(open_page):
     assert mark in sentence(page) and mark in status_line(page)
     for key in ("latency", "memory", "speedup"):
         assert mark in json.dumps(figure(page, key)["layout"])
-    assert all(mark in metric.help for metric in page.metric)
-    assert page.slider("batch").disabled and page.button("run").disabled
+    assert all(mark[1:] in metric.help for metric in page.metric)
+    assert [metric.proto.delta_description for metric in page.metric] == ["at 2,048, recorded"] * 4
+    form = [page.slider("recorded_batch"), page.select_slider("recorded_seq"), page.slider("recorded_heads")]
+    assert [(slider.value, slider.disabled) for slider in form] == [(4, True), (16_384, True), (32, True)]
+    assert page.button("run").disabled
     assert page.session_state["run_id"] is None, "nothing is measured meanwhile"
     page.selectbox("replay").select_index(0).run()
     until(page, measured)
     assert mark not in sentence(page)
+
+
+def test_a_recorded_run_may_lie_outside_the_sliders(open_page):
+    run = recorded_run()
+    odd = replace(run.sweep.problem, batch=100, heads=200, kv_heads=100, head_dim=80)
+    run = replace(run, sweep=replace(run.sweep, problem=odd, seqs=(1000,), budget_s=0.2), measurements=(), device=None)
+    page = open_page({"replay": "odd"}, fake={"kind": "cpu"}, recorded={"odd": run})
+    assert "recorded on unknown device" in status_line(page)
+    assert page.slider("recorded_batch").value == 100 and page.select_slider("recorded_seq").value == 1000
+    assert page.number_input("recorded_kv_heads").value == 100
+
+
+def test_the_form_of_the_live_page_comes_back_after_a_recorded_run(open_page):
+    page = until(open_page(TINY, recorded={"h200": recorded_run()}), measured)
+    page.slider("heads").set_value(7).run()
+    page.selectbox("replay").select_index(1).run()
+    assert page.slider("recorded_heads").value == 32 and page.query_params["replay"] == "h200"
+    page.selectbox("replay").select_index(0).run()
+    assert shape(page)["heads"] == 7 and "replay" not in page.query_params
+
+
+def test_what_cannot_be_read_or_kept_is_one_quiet_line(open_page):
+    page = until(open_page(TINY, refused=["bad.json: this is no run"]), measured)
+    assert "bad.json: this is no run" in page.main.markdown[0].value.replace("\\", "")
+    open_page.labs[0].store.problem = "runs are kept in memory and are lost when the program ends"
+    page.run()
+    assert "are lost when the program ends" in page.main.markdown[0].value and not page.exception
+
+
+def test_the_reason_of_a_finished_run_is_said():
+    run = replace(recorded_run(), recorded=False, reason="measured on another device")
+    said = status.line(Snapshot(version=1, worker=WorkerState(state="ready"), run=run), run, Form(run.sweep))
+    assert said.startswith("Measured 30 November 2026") and "measured on another device" in said
 
 
 def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
@@ -329,7 +383,7 @@ def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
 
 
 def elements(block):
-    """Types and keys of everything below, in order; alerts at the end of the form left out."""
+    """Types and keys of everything below, in order."""
     found = []
     for child in block.children.values():
         found.append((child.type, getattr(child, "key", None)))
@@ -356,7 +410,7 @@ page = AppTest.from_file({str(ROOT / "app.py")!r}, default_timeout=30)
 for key, value in {TINY!r}.items():
     page.query_params[key] = value
 page.run()
-while not page.main.caption[0].value.startswith("Measured"):
+while not page.main.markdown[1].value.startswith("Measured"):
     time.sleep(0.1)
     page.run()
 page.run()

@@ -39,10 +39,22 @@ function resolved(value, colors) {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, resolved(item, colors)]));
 }
 
+// Sizes in pixels are made for a chart of 400 px; they grow with the screen, and shrink a little beside an open sidebar.
+const SIZES = new Set(["size", "width", "t", "r", "b", "l"]);
+
+function sized(value, factor, key) {
+  if (typeof value === "number") return SIZES.has(key) ? value * factor : value;
+  if (typeof value === "string") return value.replace(/font-size:(\d+)px/, (_, px) => `font-size:${px * factor}px`);
+  if (Array.isArray(value)) return value.map((item) => sized(item, factor));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, sized(item, factor, name)]));
+}
+
 function draw(Plotly, div) {
   if (!div.isConnected) return;
   const dark = isDark(div);
-  const { data, layout } = resolved(div._attnlabFigure, TOKENS[dark ? "dark" : "light"]);
+  const factor = Math.min(1.6, Math.max(0.82, div.clientWidth / 400));
+  const { data, layout } = sized(resolved(div._attnlabFigure, TOKENS[dark ? "dark" : "light"]), factor);
   const family = getComputedStyle(div).getPropertyValue("--st-font") || layout.font.family;
   layout.font.family = layout.hoverlabel.font.family = family;
   Plotly.react(div, data, { ...layout, autosize: true }, CONFIG);
@@ -56,7 +68,7 @@ function observeSize(Plotly, div) {
   const observer = new ResizeObserver(() => {
     if (!div.clientWidth || div.clientWidth === width) return;
     width = div.clientWidth;
-    requestAnimationFrame(() => div.isConnected && Plotly.Plots.resize(div));
+    requestAnimationFrame(() => draw(Plotly, div));
   });
   observer.observe(div);
   return observer;
@@ -72,7 +84,7 @@ export default function ({ data, parentElement }) {
     div.setAttribute("role", "img");
     parentElement.appendChild(div);
   }
-  div.style.height = height + "px";
+  div.style.height = `max(${height}px, 44vh)`;
   div.setAttribute("aria-label", alt);
   div._attnlabFigure = figure;
   plotly().then(

@@ -20,7 +20,8 @@ from attnlab.figures import TOKENS
 
 PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"
 PLOTLY_PATH = f"component/{__name__}.plotly/plotly.min.js"
-MIN_WIDTH_PX = 360
+MIN_WIDTH_PX = 240  # three beside the open sidebar of a small projector
+MIN_WIDTH_MORE_PX = 360  # with more than two paths in the legend
 
 _JS = "\n".join(
     [
@@ -31,17 +32,17 @@ _JS = "\n".join(
 )
 
 
-def slots(count: int) -> list[Any]:
-    """Places for `count` charts side by side. They wrap where the screen is narrow, except on Python 3.10: the last
-    Streamlit for it, 1.65, has no grid."""
+def slots(count: int, paths: int) -> list[Any]:
+    """Places for `count` charts of so many paths side by side. They wrap where the screen is narrow, except on
+    Python 3.10: the last Streamlit for it, 1.65, has no grid."""
     if not hasattr(st, "grid"):
         return list(st.columns(count))
-    grid = st.grid(count, min_column_width=MIN_WIDTH_PX)
+    grid = st.grid(count, min_column_width=MIN_WIDTH_PX if paths <= 2 else MIN_WIDTH_MORE_PX)
     return [grid.cell() for _ in range(count)]
 
 
 def plotly_chart(figure: dict[str, Any], *, key: str, height: int, alt: str) -> None:
-    """Draws a figure of attnlab.figures, as wide as its container and `height` px high.
+    """Draws a figure of attnlab.figures, as wide as its container and `height` px high, more on a tall screen.
 
     The same `key` in a later run updates the chart in place. Zoom and hidden series last as long as the figure's
     `layout.uirevision`; `alt` is what a screen reader says.
@@ -50,4 +51,4 @@ def plotly_chart(figure: dict[str, Any], *, key: str, height: int, alt: str) -> 
     declare_component("plotly", path=PLOTLY_FOLDER)
     draw = st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
     # A list: the values of a dict are searched for dataframes, with pandas imported for it.
-    draw(key=key, height=height, data=[figure, height, alt])
+    draw(key=key, data=[figure, height, alt])

@@ -20,7 +20,9 @@ from attnlab.sweep import BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, SHORTES
 from attnlab.ui import link
 from attnlab.ui.text import escape
 
-Tie = Callable[[str], dict[str, Any]]  # a widget's name → what ties the widget to the address or to a recorded run
+Tie = Callable[
+    ..., dict[str, Any]
+]  # a widget's name and default → what ties the widget to the address or to a recorded run
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,12 @@ def recorded_form(sweep: Sweep) -> Form:
     return Form(sweep)
 
 
-def in_link(name: str) -> dict[str, Any]:
-    return {"key": name, "bind": "query-params"}
+def in_link(name: str, **default: Any) -> dict[str, Any]:
+    return {"key": name, "bind": "query-params", **default}
 
 
-def as_recorded(name: str) -> dict[str, Any]:
-    return {"key": f"recorded_{name}", "disabled": True}
+def as_recorded(name: str, **default: Any) -> dict[str, Any]:
+    return {"key": f"recorded_{name}", "disabled": True}  # the session holds its value
 
 
 def shape_widgets(
@@ -120,7 +122,7 @@ def path_widgets(tie: Tie, status: Mapping[str, PathStatus]) -> tuple[str, ...]:
     """
     with st.container(gap=None):
         st.markdown("Paths")
-        return tuple(name for name in PATHS if path_box(name, status.get(name), tie(name)))
+        return tuple(name for name in PATHS if path_box(name, status.get(name), tie(name, value=name in DEFAULT_PATHS)))
 
 
 def path_box(name: str, here: PathStatus | None, tied: dict[str, Any]) -> bool:
@@ -128,7 +130,6 @@ def path_box(name: str, here: PathStatus | None, tied: dict[str, Any]) -> bool:
     what = PATHS[name].what
     return st.checkbox(
         f"{name} :small[:gray[{here.state}]]" if missing else name,
-        name in DEFAULT_PATHS,
         help=f"{what}. {here.reason}" if here and here.reason else what,
         **({"disabled": missing} | tied),
     )
@@ -139,19 +140,17 @@ def more_widgets(tie: Tie) -> tuple[int | None, dict[str, Any]]:
     with st.popover("More", key="more", width="stretch"):
         kv_heads = st.number_input(
             "KV heads",
-            value=None,
             step=1,
             placeholder="as many as heads",
             help="Fewer than heads is grouped-query attention; it must divide heads.",
-            **tie("kv_heads"),
+            **tie("kv_heads", value=None),
         )
         budget_s = st.number_input(
             "Budget of a run, seconds",
             1,
             BUDGET_MAX_S,
-            int(DEFAULT_BUDGET_S),
             help="A point predicted not to fit is skipped and shown with its prediction.",
-            **tie("budget"),
+            **tie("budget", value=int(DEFAULT_BUDGET_S)),
         )
         try_oom = st.toggle(
             "Try out of memory for real",

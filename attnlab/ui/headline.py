@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape as escape_html
-from math import ceil
 
 import streamlit as st
 
@@ -24,20 +23,18 @@ def sentence(run: Run) -> None:
     """
     said = summary.sentence(run)
     size = "clamp(1.5rem, 2.05vw, 4rem)"
-    lines = max(2, ceil((2 * len(said) / LINE_CHARACTERS) ** 0.5))  # n lines at 2/n of the size hold n²/2 full ones
-    box = f"height: calc(2.6 * {size}); overflow: hidden"
-    text = f"font-size: calc({2 / lines:.2f} * {size}); line-height: 1.25; font-weight: 650; margin: 0"
+    # n lines have the height of two at 2/n of the size; at the size s each holds LINE_CHARACTERS / s characters.
+    scale = max(min(2 / n, n * LINE_CHARACTERS / len(said)) for n in range(2, 9))
+    box = f"height: calc(2.5 * {size}); overflow: hidden"
+    text = f"font-size: calc({scale:.2f} * {size}); line-height: 1.25; font-weight: 650; margin: 0"
     st.html(f'<div style="{box}"><p style="{text}">{escape_html(said)}</p></div>')
 
 
-def figures(run: Run) -> None:
-    """Standard ms, flash ms, speed-up, memory: large for the longest sequence both managed, small for the picked.
+def figures(run: Run, picked_seq: int) -> None:
+    """Standard ms, flash ms, speed-up, memory: large for the longest sequence both managed, small for `picked_seq`.
 
     On a recorded run each carries the word; the line above them says where and when.
     """
-    *cells, pick = st.columns([4, 4, 3, 4, 2.4])
-    with pick:
-        picked_seq = picker(run.sweep.seqs)
     longest, picked = summary.headline(run), summary.headline(run, picked_seq)
     path = longest.path or "flash"
     where = f" at {units.sequence(longest.seq)}" if longest.seq else ""
@@ -50,7 +47,7 @@ def figures(run: Run) -> None:
         ("Memory", less(longest.memory_ratio), less(picked.memory_ratio)),
     )
     at = f"at {units.sequence(picked_seq)}{', recorded' if run.mark else ''}"
-    for cell, (name, large, small) in zip(cells, rows, strict=True):
+    for cell, (name, large, small) in zip(st.columns(4, gap="small"), rows, strict=True):
         cell.metric(
             name + where, large, small, delta_color="off", delta_arrow="off", delta_description=at, help=help_text
         )
@@ -60,7 +57,15 @@ def picker(seqs: tuple[int, ...]) -> int:
     """The sequence length to compare at; a link holds it. The middle one until the visitor has chosen."""
     at_first = link.adopt("picked_seq", {str(seq): seq for seq in seqs}, seqs[len(seqs) // 2])
     key = f"picked_seq of {seqs}"  # one widget a list: the browser keeps showing the old list's choice otherwise
-    picked = st.selectbox("Compare at", seqs, seqs.index(at_first), key=key, format_func=units.sequence)
+    picked = st.selectbox(
+        "Compare at",
+        seqs,
+        seqs.index(at_first),
+        key=key,
+        format_func=lambda seq: f"Compare at {units.sequence(seq)}",
+        label_visibility="collapsed",
+        width=190,
+    )
     if picked != at_first:
         link.publish("picked_seq", picked, str(picked))
     return picked

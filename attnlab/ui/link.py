@@ -103,10 +103,16 @@ def publish(key: str, choice: Choice, text: str | None) -> None:
 
 
 def check(recorded: Mapping[str, Run]) -> None:
-    """Looks at a link once, before anything is made of it. `recorded` are the runs that `replay` may name."""
-    if FAULTS not in st.session_state:
-        link = {key: ", ".join(st.query_params.get_all(key)) for key in st.query_params}
-        st.session_state[FAULTS] = faults(link, recorded)
+    """Looks at a link once, before anything is made of it, and starts over without what is wrong with it: Streamlit
+    cannot read every number itself (1e999 for one). `recorded` are the runs that `replay` may name."""
+    if FAULTS in st.session_state:
+        return
+    link = {key: ", ".join(st.query_params.get_all(key)) for key in st.query_params}
+    st.session_state[FAULTS] = faults(link, recorded)
+    for fault in st.session_state[FAULTS]:
+        del st.query_params[fault.key]
+    if st.session_state[FAULTS]:
+        st.rerun()
 
 
 def note(sweep: Sweep | None) -> str:

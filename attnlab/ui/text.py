@@ -32,6 +32,6 @@ def age(seconds: float) -> str:
     """A duration as "just now", "5 minutes ago", "1 day ago"."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         count = int(seconds // length)
-        if count:
+        if count > 0:  # the clock that wrote it may be ahead of ours
             return f"{count} {unit}{'s' if count > 1 else ''} ago"
     return "just now"

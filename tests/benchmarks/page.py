@@ -115,7 +115,7 @@ def first_paint_s(browser: Browser, url: str) -> float:
 
 
 def wait_until_measured(page: Page) -> None:
-    page.get_by_test_id("stCaptionContainer").filter(has_text=re.compile("^Measured ")).first.wait_for()
+    page.locator(".st-key-status p").filter(has_text=re.compile("^Measured ")).first.wait_for()
 
 
 def numbers(store: Store, run_id: str, page: Page) -> list[tuple[float, float | None]]:
