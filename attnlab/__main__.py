@@ -2,7 +2,10 @@
 
 import sys
 
-from attnlab.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from attnlab.cli import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:  # while modules load; later ones are main's
+        sys.exit(130)

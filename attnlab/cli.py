@@ -34,6 +34,8 @@ MAX_STEPS = 100_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code. Bad arguments leave by SystemExit(2), as argparse does."""
+    if sys.stdout is None:  # closed by the caller: what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stdout.reconfigure(errors="replace")  # a terminal without "×" shows "?" rather than a traceback
     arguments = _parse(sys.argv[1:] if argv is None else argv)
     try:

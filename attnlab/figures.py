@@ -253,7 +253,7 @@ def _curve(
             xs += [*(seq for seq, _ in outline), *(seq for seq, _ in reversed(outline)), None]
             ys += [*(low for _, (low, _) in outline), *(high for _, (_, high) in reversed(outline)), None]
     band = common | {
-        "uid": f"{path}:band",
+        "uid": f"{path}-band",
         "x": xs or [None],
         "y": ys or [None],
         "mode": "lines",
@@ -265,7 +265,7 @@ def _curve(
         "showlegend": False,
     }
     line = common | {
-        "uid": f"{path}:line",
+        "uid": f"{path}-line",
         "x": list(run.sweep.seqs),
         "y": [value(m) if good else None for good, m in zip(number, points, strict=True)],
         "mode": "lines+markers",
@@ -303,7 +303,7 @@ def _marks(
     middle = run.sweep.seqs[len(run.sweep.seqs) // 2]
     return {
         "type": "scatter",
-        "uid": f"{path}:{kind}",
+        "uid": f"{path}-{kind}",
         "legendgroup": path,
         "showlegend": False,
         "x": [m.seq for m, _ in chosen] or [None],

@@ -56,7 +56,12 @@ KEPT_NOTES = 20  # of a run; a library that floods stdout must not flood the sto
 
 def default_worker_command() -> list[str]:
     """ATTNLAB_WORKER is put in front: what starts the worker another way, such as "nice" or "srun --gres=gpu:1"."""
-    return [*shlex.split(os.environ.get("ATTNLAB_WORKER", "")), sys.executable, "-u", "-m", "attnlab.worker"]
+    prefix = os.environ.get("ATTNLAB_WORKER", "")
+    try:
+        words = shlex.split(prefix)
+    except ValueError:  # a quote that is not closed; the words as they are name no program, and the page will say so
+        words = prefix.split()
+    return [*words, sys.executable, "-u", "-m", "attnlab.worker"]
 
 
 @dataclass

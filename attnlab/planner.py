@@ -149,7 +149,7 @@ class Planner:
         elif point_s > left_s:
             reason = (
                 f"predicted {seconds(point_s)} for one point; {seconds(max(left_s, 0))} of the run's"
-                f" {seconds(self.sweep.budget_s)} are left; raise the budget"
+                f" {seconds(self.sweep.budget_s)} are left for it; raise the budget"
             )
         else:
             return None
@@ -221,7 +221,9 @@ def predict_ms(problem: AttentionProblem, known: Iterable[Measurement], device_k
     last_flops, last_ms, launch_bound = timed[-1]
     proportional_ms = last_ms * flops / last_flops
     if len(timed) == 1 or flops > FAR * last_flops:
-        return max(last_ms, min(proportional_ms, slow_ms)) if launch_bound else proportional_ms
+        # Where the last point may be all launch and no computing; on a CPU nothing tells.
+        overhead = launch_bound or device_kind == "cpu"
+        return max(last_ms, min(proportional_ms, slow_ms)) if overhead else proportional_ms
     slope = max((last_ms - timed[-2][1]) / (last_flops - timed[-2][0]), 0.0)
     lowest_ms = last_ms if launch_bound else proportional_ms / 2
     return min(max(last_ms + slope * (flops - last_flops), lowest_ms), 2 * proportional_ms)

@@ -62,7 +62,8 @@ class WorkerProcess:
             self._stdin.close()
         except OSError as error:
             logger.debug("the worker's input was closed before: %s", error)
-        if not (grace_s and self._exited.wait(grace_s)):
+        ended_by_us = not (grace_s and self._exited.wait(grace_s))
+        if ended_by_us:
             self._kill_group()
             self._exited.wait(5)
         for thread in self._threads:
@@ -70,6 +71,8 @@ class WorkerProcess:
         code = self._popen.returncode
         if code is None:
             return "killed, but the system cannot end it"
+        if ended_by_us and grace_s:
+            return ": ".join(filter(None, [f"it closed its output and did not exit within {grace_s:g} s", self.last_line]))
         if code == -signal.SIGKILL:  # nothing it said before explains that
             return "signal 9, killed"
         how = f"signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"

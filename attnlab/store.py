@@ -24,6 +24,7 @@ from typing import Any
 
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
+from attnlab.planner import REFINED_TARGET
 from attnlab.run import Run
 from attnlab.sweep import Sweep
 
@@ -324,8 +325,9 @@ def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
     """Whether a stored point would come out the same: a point that was not tried then may be tried now."""
     if m.status in ("fault", "timeout"):
         return False
-    if m.status == "skipped":
-        return asked.budget_s <= measured.budget_s
+    if asked.budget_s > measured.budget_s:  # it buys points that were skipped, and narrower intervals
+        low, high = m.interval_ms or (0.0, 0.0)
+        return m.status != "skipped" and (high - low) / 2 <= REFINED_TARGET * (m.device_ms or 0.0)
     if m.foreseen:
         return measured.try_oom or not asked.try_oom
     return True

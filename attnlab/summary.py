@@ -16,13 +16,14 @@ from attnlab.units import ms, sequence, size, times
 
 BASELINE = "standard"
 TOO_SHORT = "too short to compare: the host's launch cost dominates"
+TOO_CLOSE = "as fast as standard, as far as the samples can tell"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
     """`standard` against the run's flash path at one sequence length. None where not measured.
 
-    speedup       standard_ms / flash_ms, only between two `ok` points that are not launch-bound
+    speedup       standard_ms / flash_ms, only between two `ok` points that are not launch-bound and whose intervals part
     memory_ratio  peak bytes of standard / those of flash, only between two `ok` points
     note          why a figure is missing, in words
     """
@@ -58,6 +59,8 @@ def headline(run: Run, seq: int | None = None) -> Headline:
     standard, flash = run.get(BASELINE, seq), run.get(path, seq)
     both = standard is not None and flash is not None and standard.ok and flash.ok
     launch_bound = both and (standard.launch_bound or flash.launch_bound)
+    close = both and not launch_bound and _overlap(standard, flash)
+    doubts = [TOO_SHORT] * launch_bound + [f"{path} is {TOO_CLOSE}: the intervals of the two medians overlap"] * close
     missing = [_trouble(run, m) for m in (standard, flash) if m is not None and not m.ok]
     unmeasured = [name for name, m in ((BASELINE, standard), (path, flash)) if m is None]
     notes = [*missing, *(f"{name} is not measured at {sequence(seq)}" for name in unmeasured)]
@@ -66,9 +69,9 @@ def headline(run: Run, seq: int | None = None) -> Headline:
         seq=seq,
         standard_ms=standard.device_ms if standard and standard.ok else None,
         flash_ms=flash.device_ms if flash and flash.ok else None,
-        speedup=_ratio(standard.device_ms, flash.device_ms) if both and not launch_bound else None,
+        speedup=_ratio(standard.device_ms, flash.device_ms) if both and not doubts else None,
         memory_ratio=_ratio(standard.peak_bytes, flash.peak_bytes) if both else None,
-        note="; ".join([*notes, TOO_SHORT] if launch_bound else notes),
+        note="; ".join([*notes, *doubts]),
     )
 
 
@@ -94,10 +97,11 @@ def _comparison(run: Run) -> str:
     if top.seq is None:
         return f"{BASELINE} and {path} were both measured at no sequence, so there is no speed-up"
     memory = _memory_words(run, top)
-    if top.speedup is None:
+    standard, flash = run.get(BASELINE, top.seq), run.get(path, top.seq)
+    if standard.launch_bound or flash.launch_bound:
         compared = f"at sequence {sequence(top.seq)} {BASELINE} and {path} are {TOO_SHORT}"
         return f"{compared}; {path} {memory} there" if memory else compared
-    speed = _speed_words(run.get(BASELINE, top.seq), run.get(path, top.seq), top.speedup)
+    speed = f"{TOO_CLOSE}," if top.speedup is None else _speed_words(top.speedup)
     return f"at sequence {sequence(top.seq)} {path} is {speed}" + (f" and {memory}" if memory else "")
 
 
@@ -115,9 +119,9 @@ def _alone(run: Run) -> str:
     return f"{only}, so there is no speed-up; at sequence {sequence(seq)} {took} {ms(best.device_ms)}"
 
 
-def _speed_words(standard: Measurement, flash: Measurement, speedup: float) -> str:
-    if times(speedup) == times(1.0) or _overlap(standard, flash):
-        return f"as fast as {BASELINE}, as far as the samples can tell,"
+def _speed_words(speedup: float) -> str:
+    if times(speedup) == times(1.0):
+        return f"{TOO_CLOSE},"
     return f"{times(speedup)} faster" if speedup > 1 else f"{times(1 / speedup)} slower"
 
 
@@ -149,9 +153,7 @@ def _trouble(run: Run, m: Measurement) -> str:
     """One point that has no number to count, in words: "standard runs out of memory at 32,768"."""
     at = f"at {sequence(m.seq)}"
     if m.foreseen:
-        free = f", {size(run.device.free_bytes)} free" if run.device else ""
-        needs = f"needs {size(m.predicted_bytes)}{free}; not tried"
-        return f"{m.path} is predicted to run out of {_memory(run)} {at} ({needs})"
+        return f"{m.path} is predicted to run out of {_memory(run)} {at} (needs {size(m.predicted_bytes)}; not tried)"
     if m.status == "oom":
         return f"{m.path} runs out of {_memory(run)} {at}"
     words = {

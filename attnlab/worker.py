@@ -143,8 +143,10 @@ class Worker:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Holds the device's lock file; says who holds it while waiting. Released by the system if this process dies."""
-        path = Path(tempfile.gettempdir()) / f"attnlab-{self.facts.uuid or self.facts.kind}.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_lock(Path(tempfile.gettempdir()) / f"attnlab-{self.facts.uuid or self.facts.kind}.lock")
+        if descriptor is None:
+            yield
+            return
         told = False
         try:
             while True:
@@ -158,11 +160,28 @@ class Worker:
                         told = True
                     self.check()
                     time.sleep(LOCK_POLL_S)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            with contextlib.suppress(OSError):  # another user's file is locked all the same, but not written
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             yield
         finally:
             os.close(descriptor)
+
+
+def open_lock(path: Path) -> int | None:
+    """A descriptor of the lock file, whoever made it; None, and a word on stderr, when it cannot be had."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            os.fchmod(made, 0o666)  # past the umask: other users of this device lock it too
+            return made
+        try:
+            return os.open(path, os.O_RDWR)
+        except PermissionError:
+            return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        print(f"attnlab.worker: measuring without a lock on the device: {error}", file=sys.stderr)
+        return None
 
 
 def main() -> int:

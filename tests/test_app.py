@@ -90,7 +90,7 @@ def figure(page, key):
 
 
 def curve(page, key, path):
-    (line,) = [trace for trace in figure(page, key)["data"] if trace["uid"] == f"{path}:line"]
+    (line,) = [trace for trace in figure(page, key)["data"] if trace["uid"] == f"{path}-line"]
     return dict(zip(line["x"], line["y"], strict=True))
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.browser
 
 LATENCY = '.attnlab-chart[aria-label^="Latency"]'
-NUMBERS = """(chart) => (chart?._fullData ?? []).filter((trace) => trace.uid.endsWith(":line"))
+NUMBERS = """(chart) => (chart?._fullData ?? []).filter((trace) => trace.uid.endsWith("-line"))
     .reduce((sum, trace) => sum + trace.y.filter((y) => y !== null).length, 0)"""
 SIX = "?seq=4096&heads=16&head_dim=32&dtype=bfloat16&direction=forward"  # 128 … 4,096: six lengths
 

@@ -58,7 +58,7 @@ charts()
 POINTS = 16
 
 CHART = '.attnlab-chart[aria-label^="{}, "]'
-PLAIN_NUMBERS = """(chart) => (chart?._fullData ?? []).filter((trace) => trace.uid.endsWith(":line"))
+PLAIN_NUMBERS = """(chart) => (chart?._fullData ?? []).filter((trace) => trace.uid.endsWith("-line"))
     .reduce((sum, trace) => sum + trace.y.filter((y) => y !== null).length, 0)"""
 VISIBLE = "(chart) => Object.fromEntries(chart._fullData.map((trace) => [trace.uid, trace.visible]))"
 SCROLLED = "document.querySelector('[data-testid=stMain]').scrollTop"
@@ -124,7 +124,7 @@ def test_zoom_and_hidden_series_outlast_new_points(page, most_points):
     page.mouse.move(start_x + 120, start_y + 90, steps=5)
     page.mouse.up()
     latency.locator(".legendtoggle").nth(1).click()
-    page.wait_for_function(f"(chart) => ({VISIBLE})(chart)['flash:line'] === 'legendonly'", arg=handle)
+    page.wait_for_function(f"(chart) => ({VISIBLE})(chart)['flash-line'] === 'legendonly'", arg=handle)
     zoomed = handle.evaluate(RANGES)
     full = page.locator(CHART.format("twin")).evaluate(RANGES)
     assert zoomed[0][1] - zoomed[0][0] < 0.6 * (full[0][1] - full[0][0])
@@ -137,7 +137,7 @@ def test_zoom_and_hidden_series_outlast_new_points(page, most_points):
     assert handle.evaluate("chart => chart.isConnected"), "the chart was mounted anew"
     assert handle.evaluate(RANGES) == zoomed
     hidden = {uid for uid, visible in handle.evaluate(VISIBLE).items() if visible == "legendonly"}
-    assert hidden == {"flash:band", "flash:line", "flash:marks", "flash:edge"}
+    assert hidden == {"flash-band", "flash-line", "flash-marks", "flash-edge"}
     assert latency.get_attribute("aria-label") == f"latency, {POINTS} points"
     # The others are untouched: nothing hidden, the whole sweep on the x axis.
     twin = page.locator(CHART.format("twin"))
@@ -155,7 +155,7 @@ def test_plotly_is_fetched_once_and_colours_follow_the_theme(page):
     names = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert len([name for name in names if name.endswith("plotly.min.js")]) == 1
     latency = page.locator(CHART.format("latency")).element_handle()
-    colors = "(chart) => chart._fullData.filter((t) => t.uid === 'flash:line').map((t) => t.line.color)"
+    colors = "(chart) => chart._fullData.filter((t) => t.uid === 'flash-line').map((t) => t.line.color)"
     assert latency.evaluate(colors) == ["#0b62d6"]
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("(chart) => chart.dataset.theme === 'dark'", arg=latency)

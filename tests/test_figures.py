@@ -82,14 +82,14 @@ def test_plotly_and_json_accept_every_chart(chart, run):
 def test_a_line_stops_where_a_number_is_missing():
     """F25: no 0, no NaN, no segment across a gap; what has no number is a mark in words."""
     figure = figures.latency(MIXED)
-    line = trace(figure, "standard:line")
+    line = trace(figure, "standard-line")
     assert line["x"] == [512, 1024, 2048, 4096]
     assert line["y"] == [0.26, None, 2.69, None]
     assert line["connectgaps"] is False
-    edge = trace(figure, "standard:edge")
+    edge = trace(figure, "standard-edge")
     assert edge["x"] == [1024, 4096]
     assert [text.strip() for text in edge["text"]] == ["fault", "out of memory"]
-    assert [text.strip() for text in trace(figure, "flash:edge")["text"]] == ["skipped"]
+    assert [text.strip() for text in trace(figure, "flash-edge")["text"]] == ["skipped"]
     numbers = [y for chart in CHARTS for t in chart(MIXED)["data"] for y in t["y"] if y is not None]
     assert min(numbers) > 0
 
@@ -104,31 +104,31 @@ def test_out_of_memory_and_skipped_of_f25():
         seqs=(1024, 65_536, 131_072),
     )
     figure = figures.latency(run)
-    assert trace(figure, "standard:line")["y"] == [0.12, None, None]
-    assert trace(figure, "standard:edge")["x"] == [65_536, 131_072]
-    assert trace(figures.speedup(run), "flash:line")["y"] == [pytest.approx(0.12 / 0.1024), None, None]
+    assert trace(figure, "standard-line")["y"] == [0.12, None, None]
+    assert trace(figure, "standard-edge")["x"] == [65_536, 131_072]
+    assert trace(figures.speedup(run), "flash-line")["y"] == [pytest.approx(0.12 / 0.1024), None, None]
 
 
 def test_a_suspect_number_is_shown_hollow_and_counts_nowhere():
     figure = figures.latency(MIXED)
-    assert trace(figure, "flash:line")["y"] == [0.07, 0.13, None, None]
-    marks = trace(figure, "flash:marks")
+    assert trace(figure, "flash-line")["y"] == [0.07, 0.13, None, None]
+    marks = trace(figure, "flash-marks")
     assert (marks["x"], marks["y"]) == ([512, 2048], [0.07, 0.001])
     assert marks["text"][1].strip() == "suspect"
     assert marks["marker"]["symbol"] == ["circle", "triangle-up-open"]
     assert "above the peak" in marks["hovertext"][1]
-    assert trace(figures.speedup(MIXED), "flash:line")["y"] == [pytest.approx(0.26 / 0.07), None, None, None]
+    assert trace(figures.speedup(MIXED), "flash-line")["y"] == [pytest.approx(0.26 / 0.07), None, None, None]
 
 
 def test_launch_bound_is_hollow_unnamed_and_explained():
     latency, speedup = figures.latency(MIXED), figures.speedup(MIXED)
-    assert trace(latency, "flash:marks")["marker"]["color"][0] == "var(--attn-page)"
+    assert trace(latency, "flash-marks")["marker"]["color"][0] == "var(--attn-page)"
     assert "launch-bound" in texts(latency)
-    assert trace(speedup, "flash:marks")["x"] == [512]
-    assert "×" not in "".join(trace(speedup, "flash:line")["text"]), "a launch-bound ratio was announced"
+    assert trace(speedup, "flash-marks")["x"] == [512]
+    assert "×" not in "".join(trace(speedup, "flash-line")["text"]), "a launch-bound ratio was announced"
     settled = run_of(point("standard", 512, device_ms=1.0), point("flash", 512, device_ms=0.5))
     assert "launch-bound" not in texts(figures.latency(settled))
-    assert trace(figures.latency(settled), "flash:marks")["x"] == [None]
+    assert trace(figures.latency(settled), "flash-marks")["x"] == [None]
 
 
 def test_the_interval_is_a_closed_band_for_each_stretch():
@@ -136,7 +136,7 @@ def test_the_interval_is_a_closed_band_for_each_stretch():
         point("flash", seq, device_ms=ms, device_ms_low=ms - 0.1, device_ms_high=ms + 0.1)
         for seq, ms in ((512, 1.0), (1024, 2.0), (4096, 4.0))
     ]
-    band = trace(figures.latency(run_of(*points)), "flash:band")
+    band = trace(figures.latency(run_of(*points)), "flash-band")
     assert band["x"] == [512, 1024, 1024, 512, None, 4096, 4096, None]
     assert band["y"] == [0.9, 1.9, 2.1, 1.1, None, 3.9, 4.1, None]
     assert (band["fill"], band["hoverinfo"], band["legendgroup"]) == ("toself", "skip", "flash")
@@ -148,9 +148,9 @@ def test_the_band_of_a_speedup_comes_from_both_intervals():
         point("flash", 512, device_ms=2.0, device_ms_low=1.5, device_ms_high=3.0),
     )
     figure = figures.speedup(run)
-    assert trace(figure, "flash:band")["y"] == [6.0 / 3.0, 9.0 / 1.5, None]
-    assert trace(figure, "flash:line")["y"][0] == 4.0
-    assert trace(figure, "flash:line")["text"][0] == "<b>4.0×</b>"
+    assert trace(figure, "flash-band")["y"] == [6.0 / 3.0, 9.0 / 1.5, None]
+    assert trace(figure, "flash-line")["y"][0] == 4.0
+    assert trace(figure, "flash-line")["text"][0] == "<b>4.0×</b>"
     assert figure["layout"]["shapes"][0]["y0"] == 1
 
 
@@ -160,7 +160,7 @@ def test_a_wide_interval_does_not_flatten_the_line_of_a_speedup():
         point("flash", 512, device_ms=1.0, device_ms_low=0.1, device_ms_high=2.0),
     )
     figure = figures.speedup(run)
-    assert max(y for y in trace(figure, "flash:band")["y"] if y) == 300
+    assert max(y for y in trace(figure, "flash-band")["y"] if y) == 300
     assert 4 < figure["layout"]["yaxis"]["autorangeoptions"]["clipmax"] < 10
 
 
@@ -169,7 +169,7 @@ def test_labels_leave_each_other_room():
     seqs = tuple(128 << i for i in range(9))
     points = [point("standard", seq, device_ms=ratio) for seq, ratio in zip(seqs, ratios, strict=True)]
     run = run_of(*points, *(point("flash", seq, device_ms=1.0) for seq in seqs), seqs=seqs)
-    said = trace(figures.speedup(run), "flash:line")["text"]
+    said = trace(figures.speedup(run), "flash-line")["text"]
     assert "<b>7.0×</b>" in said and said[-1] == "<b>5.0×</b>", "the peak and the last are always said"
     assert said[4:6] == ["", "<b>5.1×</b>"], "5.0 and 5.1 side by side would lie on each other"
 
@@ -181,14 +181,14 @@ def test_memory_tells_a_tried_failure_from_a_predicted_one():
         point("standard", 2048, status="oom", predicted_bytes=400 << 30),
     )
     figure = figures.memory(run)
-    marks = trace(figure, "standard:oom")
+    marks = trace(figure, "standard-oom")
     assert marks["x"] == [1024, 2048]
     assert marks["y"] == [H200.total_bytes, 400 << 30]
     assert marks["marker"]["symbol"] == ["x", "x-open"]
     assert [text.strip() for text in marks["text"]] == ["out of memory", "predicted out of memory"]
     assert "device memory: 140 GiB" in texts(figure)
     assert figure["layout"]["shapes"][0]["y0"] == H200.total_bytes
-    assert trace(figures.latency(run), "standard:edge")["marker"]["symbol"] == ["x", "x-open"]
+    assert trace(figures.latency(run), "standard-edge")["marker"]["symbol"] == ["x", "x-open"]
     assert "host memory: 8 GiB" in texts(figures.memory(replace(run, device=CPU)))
 
 
@@ -226,16 +226,16 @@ def test_an_empty_chart_says_so():
 def test_every_series_of_a_path_hides_with_it():
     for chart in CHARTS:
         for t in chart(MIXED)["data"]:
-            assert t["legendgroup"] == t["uid"].split(":")[0]
+            assert t["legendgroup"] == t["uid"].rpartition("-")[0]
         assert [t["uid"] for t in chart(MIXED)["data"] if t.get("showlegend")] == [
-            t["uid"] for t in chart(MIXED)["data"] if t["uid"].endswith(":line")
+            t["uid"] for t in chart(MIXED)["data"] if t["uid"].endswith("-line")
         ]
 
 
 def test_the_legend_says_what_flash_is():
     run = run_of(point("flash", 512, device_ms=1.0, provider="flash-attn-4 4.0.0b36 · some_kernel"))
-    assert trace(figures.latency(run), "flash:line")["name"] == "flash (flash-attn-4 4.0.0b36)"
-    assert trace(figures.latency(run_of()), "flash:line")["name"] == "flash"
+    assert trace(figures.latency(run), "flash-line")["name"] == "flash (flash-attn-4 4.0.0b36)"
+    assert trace(figures.latency(run_of()), "flash-line")["name"] == "flash"
 
 
 def test_a_recorded_run_is_marked_on_every_chart():
@@ -259,7 +259,7 @@ def test_hover_says_how_a_number_was_obtained():
         provider="flash-attn-4 4.0.0b36",
         clock="CUDA events",
     )
-    hover = trace(figures.latency(run_of(one)), "flash:line")["hovertext"]
+    hover = trace(figures.latency(run_of(one)), "flash-line")["hovertext"]
     assert hover == [
         "",
         "<b>flash</b> at 1,024<br>1.73 ms (1.70 ms to 1.75 ms), CUDA events<br>21 samples, refined pass<br>"
@@ -267,7 +267,7 @@ def test_hover_says_how_a_number_was_obtained():
         "",
         "",
     ]
-    fault = trace(figures.latency(MIXED), "standard:edge")["hovertext"][0]
+    fault = trace(figures.latency(MIXED), "standard-edge")["hovertext"][0]
     assert fault == "<b>standard</b> at 1,024<br>fault<br>&lt;illegal&gt; access"
 
 
@@ -278,7 +278,7 @@ def test_the_cpu_says_host_time():
 
 def test_every_colour_is_a_token_that_both_themes_resolve():
     figure = figures.latency(MIXED)
-    assert trace(figure, "flash:line")["line"]["color"] == "var(--attn-flash)"
+    assert trace(figure, "flash-line")["line"]["color"] == "var(--attn-flash)"
     assert [figures.TOKENS[theme]["var(--attn-flash)"] for theme in ("light", "dark")] == ["#0b62d6", "#4db8ff"]
     used = {token for chart in CHARTS for token in re.findall(r"var\(--[^)]*\)", json.dumps(chart(MIXED)))}
     assert len(used) > 4 and used <= set(figures.TOKENS["light"]) == set(figures.TOKENS["dark"])
@@ -323,3 +323,10 @@ def test_the_theme_of_the_page_is_the_theme_of_the_charts():
 def test_latency_asks_for_no_more_ticks_than_have_room(slowest_ms, ticks):
     run = run_of(point("standard", 512, device_ms=0.12), point("standard", 4096, device_ms=slowest_ms))
     assert figures.latency(run)["layout"]["yaxis"]["nticks"] == ticks
+
+
+def test_every_uid_is_a_css_identifier_or_plotly_cannot_take_a_series_away():
+    traces = [trace for draw in CHARTS for trace in draw(MIXED)["data"]]
+    assert traces
+    for trace in traces:
+        assert re.fullmatch(r"[A-Za-z][\w-]*", trace["uid"]), trace["uid"]

@@ -103,7 +103,7 @@ def test_a_point_beyond_the_budget_is_skipped_with_its_prediction_in_words():
     for m in skipped:
         assert m.device_ms is None and m.samples == 0
         assert m.predicted_ms == pytest.approx(slow_ms(m.path, m.seq), rel=0.2)
-        assert "of the run's 30 s are left; raise the budget" in m.reason and m.reason.startswith("predicted ")
+        assert "of the run's 30 s are left for it; raise the budget" in m.reason and m.reason.startswith("predicted ")
 
 
 def test_what_comes_after_the_budget_is_used_up_is_skipped_too():
@@ -127,6 +127,8 @@ def test_predictions_see_through_launch_cost():
     known = [point(tiny, "flash", 0.020, launch_bound=True)]
     assert predict_ms(tiny.at_seq(256), known, "cuda") == pytest.approx(0.020)  # not four times the launch
     assert predict_ms(tiny.at_seq(256), [point(tiny, "flash", 0.020)], "cuda") == pytest.approx(0.080)
+    one_token = [point(AttentionProblem(batch=1, seq_q=1, heads=2, head_dim=32, dtype="float32"), "flash", 0.06)]
+    assert predict_ms(replace(tiny, heads=2, kv_heads=2).at_seq(1024), one_token, "cpu") < 100  # not a million times it
     known = [point(problem_at(seq), "standard", ms) for seq, ms in ((1024, 0.73), (2048, 2.7), (4096, 12.0))]
     assert predict_ms(problem_at(8192), known, "cuda") == pytest.approx(51, rel=0.1)
     noisy = [point(problem_at(256), "flash", 3.0), point(problem_at(512), "flash", 2.0)]

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
+from attnlab import cost
+from attnlab.measure import memory
 from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.point import Bench
 from attnlab.measure.timing import Check
 from attnlab.measure.trial import silent
 from attnlab.problem import AttentionProblem
+from attnlab.units import size
 
 
 def rounds(bench: Bench, problem: AttentionProblem, flash: str, steps: int, check: Check) -> Iterator[dict[str, Any]]:
     """`steps` rounds, numbered from 0: {"step", "standard_ms", "flash_ms", "provider"}; one with "reason" alone when a path
     cannot run the problem. Round 0 is cold: first calls and warm-up are in it."""
+    if reason := too_large(problem, flash, bench.device):
+        yield {"step": 0, "reason": reason}
+        return
     calls: dict[str, Callable[[], Any]] = {}
     inputs = None
     provider = ""
@@ -34,3 +42,14 @@ def rounds(bench: Bench, problem: AttentionProblem, flash: str, steps: int, chec
             "flash_ms": bench.timer.timed_call(calls[flash])[1] * 1e3,
             "provider": provider,
         }
+
+
+def too_large(problem: AttentionProblem, flash: str, device: torch.device) -> str:
+    """Why the two paths cannot fit the free memory, in one line; "" when they can."""
+    needs = cost.input_bytes(problem) + max(
+        cost.predicted_peak_bytes(problem, path, device.type) for path in ("standard", flash)
+    )
+    free = memory.free_bytes(device)
+    if needs <= free:
+        return ""
+    return f"out of memory: predicted to need {size(needs)}, {size(free)} are free; lower batch, heads or seq"

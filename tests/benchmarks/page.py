@@ -50,8 +50,8 @@ const paint = () => {
 paint();
 let watched = null;
 const note = () => {
-    for (const trace of watched.data ?? []) if (trace.uid.endsWith(":line")) trace.y.forEach((ms, i) => {
-        const point = [trace.uid.slice(0, -":line".length), trace.x[i], ms];
+    for (const trace of watched.data ?? []) if (trace.uid.endsWith("-line")) trace.y.forEach((ms, i) => {
+        const point = [trace.uid.slice(0, -"-line".length), trace.x[i], ms];
         if (ms !== null) window.seen[JSON.stringify(point)] ??= [...point, Date.now()];
     });
 };
