@@ -28,7 +28,7 @@ from attnlab.planner import REFINED_TARGET
 from attnlab.run import Run
 from attnlab.sweep import Sweep
 
-SCHEMA_VERSION = 2  # 1 had a column `recorded` that was always 0
+SCHEMA_VERSION = 1
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
@@ -282,7 +282,7 @@ def connect(path: Path | str) -> sqlite3.Connection:
         if version > SCHEMA_VERSION:
             raise NewerSchema(f"schema {version} was written by a newer AttnLab; this one knows {SCHEMA_VERSION}")
         if version < SCHEMA_VERSION:
-            bring_up_to_date(db)
+            create_schema(db)
         look_at_all_tables(db)
     except BaseException:
         db.close()
@@ -296,15 +296,13 @@ def look_at_all_tables(db: sqlite3.Connection) -> None:
     db.execute("SELECT * FROM runs, events, devices LIMIT 1").fetchall()
 
 
-def bring_up_to_date(db: sqlite3.Connection) -> None:
+def create_schema(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]  # again: another process may have been first
         if version == 0:
             for statement in SCHEMA.split(";\n"):
                 db.execute(statement)
-        elif version == 1:
-            db.execute("ALTER TABLE runs DROP COLUMN recorded")
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")
     except BaseException:

@@ -96,6 +96,8 @@ if request == "stop" or (wanted and not waits):
             lab.cancel(run_id)
     state["next_id"] = None
 if wanted:
+    if waits and state["next_id"]:
+        lab.cancel(state["next_id"])  # or it would hold the device, with nobody to see or stop it
     state["next_id" if waits else "run_id"] = lab.submit(form.sweep, fresh=request == "again")
     state["asked"] = form.sweep
 snapshot = replace(snapshot, run=look().run)  # the worker as the form above saw it, or a change would go unnoticed

@@ -4,6 +4,7 @@ It computes nothing: times follow from FLOPs at a made-up rate. FAKE_WORKER, a J
 it misbehaves; "at" values are [path, seq], and what happens there happens at every visit.
 
     kind         "cuda" (as one H200) or "cpu"                      uuid
+    missing      names of paths that are not here
     free_bytes   what hello says is free                            free_after   what done says
     delay_s      so long takes each path                            start_s      so long takes the start
     oom_at, unsupported_at, suspect_fast_at                         the point has that status; the last reports 1e-6 ms
@@ -160,7 +161,13 @@ def main() -> None:
         os._exit(3)
     if MODE.get("escape"):
         subprocess.Popen(["sleep", "60"], stdout=sys.stdout)
-    paths = [PathStatus(name=name, state="untested", provider="fake") for name in PATHS]
+    missing = MODE.get("missing", [])
+    paths = [
+        PathStatus(name=name, state="missing", reason="not here")
+        if name in missing
+        else PathStatus(name=name, state="untested", provider="fake")
+        for name in PATHS
+    ]
     say("hello", pid=os.getpid(), device=device().to_json(), paths=[vars(status) for status in paths])
     say("path", status=vars(replace(paths[0], state="ready")))
     while True:

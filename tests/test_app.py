@@ -267,6 +267,29 @@ def test_not_live_a_change_waits_and_the_running_sweep_finishes(open_page):
     assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.problem.heads == 8
 
 
+def test_queueing_again_replaces_what_was_queued(open_page):
+    page = open_page({**TINY, "seq": "4096", "dtype": "bfloat16", "live": "false"}, fake={"delay_s": 0.3})
+    until(page, lambda page: not page.button("run").disabled)
+    page.button("run").click().run()
+    for heads in (3, 4, 5):
+        page.slider("heads").set_value(heads).run()
+        page.button("run").click().run()
+    lab = open_page.labs[0]
+    assert len(lab.snapshot().queue) == 1
+    page.button("stop").click().run()
+    assert not lab.snapshot().queue and not lab.snapshot(page.session_state["run_id"]).run.active
+
+
+def test_a_missing_path_that_a_link_has_ticked_can_be_unticked(open_page):
+    fake = {"missing": ["sdpa-cudnn", "flash-attn-3"]}
+    page = until(open_page({**TINY, "sdpa-cudnn": "true", "live": "false"}, fake=fake), lambda page: page.checkbox)
+    until(page, lambda page: "missing" in page.checkbox("sdpa-cudnn").label)
+    page.session_state["sdpa-cudnn"] = True  # AppTest does not fill a box from the link
+    page.run()
+    ticked, other = page.checkbox("sdpa-cudnn"), page.checkbox("flash-attn-3")
+    assert ticked.value and not ticked.disabled and other.disabled
+
+
 def test_stop_ends_the_run_and_nothing_starts_by_itself(open_page):
     page = open_page({**TINY, "seq": "4096"}, fake={"delay_s": 0.2})
     until(page, lambda page: len(table(page)) >= 2)

@@ -285,18 +285,6 @@ def test_a_file_cut_short_is_set_aside(tmp_path):
     assert whole[:4096] in [kept.read_bytes() for kept in tmp_path.iterdir()]
 
 
-def test_a_file_of_the_first_version_is_brought_up_to_date(store, tmp_path):
-    finished(store, "r1")
-    with sqlite3.connect(tmp_path / "attnlab.db") as db:
-        db.execute("ALTER TABLE runs ADD COLUMN recorded INTEGER NOT NULL DEFAULT 0")
-        db.execute("PRAGMA user_version = 1")
-    later = Store(tmp_path)
-    finished(later, "r2")
-    assert later.problem == "" and [run.id for run in later.recent()] == ["r2", "r1"]
-    with sqlite3.connect(tmp_path / "attnlab.db") as db:
-        assert "recorded" not in [column[1] for column in db.execute("PRAGMA table_info(runs)")]
-
-
 def test_a_file_of_a_newer_version_is_left_alone(store, tmp_path):
     finished(store, "r1")
     with sqlite3.connect(tmp_path / "attnlab.db") as db:

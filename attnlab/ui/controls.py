@@ -127,11 +127,12 @@ def path_widgets(tie: Tie, status: Mapping[str, PathStatus]) -> tuple[str, ...]:
 
 def path_box(name: str, here: PathStatus | None, tied: dict[str, Any]) -> bool:
     missing = here is not None and not here.usable
+    held = missing and not st.session_state.get(name)  # one that a link has ticked can still be unticked
     what = PATHS[name].what
     return st.checkbox(
         f"{name} :small[:gray[{here.state}]]" if missing else name,
         help=f"{what}. {here.reason}" if here and here.reason else what,
-        **({"disabled": missing} | tied),
+        **({"disabled": held} | tied),
     )
 
 
