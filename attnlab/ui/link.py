@@ -52,7 +52,8 @@ def seed(worker: WorkerState) -> None:
     if SEEDED not in st.session_state:
         link = dict(st.query_params)
         wrong = {fault.key for fault in st.session_state.get(FAULTS, [])}
-        by_this_page = "dtype" in link and not wrong & {"dtype", "direction"}  # then a missing value is its widget's declared default
+        # In a link that this page wrote a missing value is its widget's declared default.
+        by_this_page = "dtype" in link and not wrong & {"dtype", "direction"}
         undeclared = ("dtype", "direction")
         seeds = {
             key: value
