@@ -11,10 +11,12 @@ if TYPE_CHECKING:  # what a run is made of writes figures itself
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds to three significant digits: "0.0131 ms", "2.69 ms", "1,234 ms"; "–" when not known."""
+    """Milliseconds to three significant digits, as seconds from 1,000 on: "0.0131 ms", "2.69 ms", "139 ms", "3.38 s",
+    "1,234 s"; "–" when not known."""
     if value is None:
         return "–"
-    return f"{value:,.0f} ms" if value >= 99.95 else f"{value:#.3g} ms"
+    number, unit = (value, "ms") if value < 999.5 else (value / 1000, "s")
+    return f"{number:,.0f} {unit}" if number >= 99.95 else f"{number:#.3g} {unit}"
 
 
 def seconds(value: float) -> str:

@@ -51,14 +51,15 @@ link.check(recorded)
 offered = link.adopt("replay", {name: name for name in recorded}, MEASURE_HERE)
 with st.container(horizontal=True, vertical_alignment="center", wrap=False):
     trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
-    st.markdown(status.device_line(worker, trouble=trouble, offer=bool(recorded)), width="stretch", wrap=False)
+    line = status.device_line(worker, trouble=trouble, offer=bool(recorded))
+    st.markdown(line, help=text.escape(trouble) or None, width="stretch", wrap=False)
     names = [MEASURE_HERE, *recorded]
     replay = st.selectbox(
         "Show",
         names,
         names.index(offered),
         key="replay",
-        format_func=lambda name: status.recording(recorded[name]) if name in recorded else name,
+        format_func=lambda name: status.recording(name, recorded[name]) if name in recorded else name,
         label_visibility="collapsed",
         width=340,
     )
@@ -163,7 +164,8 @@ def results() -> None:
     with st.container(gap="small"):
         headline.sentence(run)
         with st.container(key="status", horizontal=True, vertical_alignment="center", wrap=False):
-            st.markdown(status.line(snapshot, run, form), width="stretch", wrap=False)
+            whole = text.escape(form.refusal or form.link_note) or None  # a long one does not fit beside the choice
+            st.markdown(status.line(snapshot, run, form), help=whole, width="stretch", wrap=False)
             picked_seq = headline.picker(run.sweep.seqs)
         headline.figures(run, picked_seq)
     charts = (figures.latency, figures.memory, figures.speedup)

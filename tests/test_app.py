@@ -445,4 +445,4 @@ print("torch" in sys.modules)
 
 
 def test_a_run_of_unknown_device_has_a_name_in_the_list():
-    assert status.recording(replace(recorded_run(), device=None)).startswith("unknown device, 2026-11-30")
+    assert status.recording("a", replace(recorded_run(), device=None)) == "Replay unknown device, 2026-11-30 (a)"

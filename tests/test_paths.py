@@ -140,7 +140,7 @@ def test_on_a_cpu_gpu_paths_say_why_they_are_missing(trials_of):
 def test_on_a_cpu_flash_is_pytorchs_flash_kernel(trials_of):
     problem = AttentionProblem(batch=1, seq_q=128, heads=1, head_dim=64, dtype="float32")
     verdict = trials_of("cpu").verdict("flash", problem, silent)
-    assert verdict.name == "sdpa-flash" and "flash_attention_for_cpu" in verdict.provider
+    assert verdict.path.name == "sdpa-flash" and "flash_attention_for_cpu" in verdict.provider
 
 
 @pytest.mark.gpu

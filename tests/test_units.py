@@ -22,7 +22,10 @@ PROBLEM = AttentionProblem(batch=4, seq_q=256, heads=32, head_dim=128)
         (1.9, "1.90 ms"),
         (11.9, "11.9 ms"),
         (99.97, "100 ms"),
-        (1234.5, "1,234 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1.00 s"),
+        (3379.2, "3.38 s"),
+        (1_234_500, "1,234 s"),
     ],
 )
 def test_ms(value, text):

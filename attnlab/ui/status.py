@@ -54,6 +54,7 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     return said
 
 
-def recording(run: Run) -> str:
-    """What a recorded run is called in the list: "NVIDIA H200, 2026-11-30, batch 4, heads 32, dim 128, bfloat16"."""
-    return f"{run.mark.removeprefix('recorded on ')}, {units.shape(run.sweep.problem)}"
+def recording(name: str, run: Run) -> str:
+    """What a recorded run is called in the list: "Replay NVIDIA H200, 2026-11-30 (h200)"; `name` is its file's, and is
+    what a link says."""
+    return f"Replay {run.mark.removeprefix('recorded on ')} ({name})"
