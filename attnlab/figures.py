@@ -24,6 +24,7 @@ from typing import Any
 from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.run import Run
 from attnlab.summary import BASELINE, challenger
+from attnlab.sweep import DEFAULT_PATHS
 from attnlab.units import ms, size, times
 
 Trace = dict[str, Any]
@@ -242,7 +243,12 @@ def _curve(
     group and it would come back visible.
     """
     color = _color(path)
-    common = {"type": "scatter", "legendgroup": path, "name": escape(path_label(run, path))}
+    common = {
+        "type": "scatter",
+        "legendgroup": path,
+        "name": escape(path_label(run, path)),
+        "visible": _visible(run, path),
+    }
     number = [m is not None and m.ok and bool(value(m)) for m in points]
 
     xs, ys = [], []
@@ -285,6 +291,13 @@ def _curve(
     return [band, line, _marks(run, path, "marks", chosen, [value(m) for m, _ in chosen])]
 
 
+def _visible(run: Run, path: str) -> bool | str:
+    """A recorded run opens with the two paths that the story is about; a click in the legend shows each other one. In a
+    measured run the visitor has chosen the paths."""
+    in_the_story = path in DEFAULT_PATHS or not run.recorded or not set(DEFAULT_PATHS) <= set(run.sweep.paths)
+    return True if in_the_story else "legendonly"
+
+
 def _marks(
     run: Run,
     path: str,
@@ -305,6 +318,7 @@ def _marks(
         "type": "scatter",
         "uid": f"{path}-{kind}",
         "legendgroup": path,
+        "visible": _visible(run, path),
         "showlegend": False,
         "x": [m.seq for m, _ in chosen] or [None],
         "y": heights or [None],

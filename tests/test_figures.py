@@ -330,3 +330,14 @@ def test_every_uid_is_a_css_identifier_or_plotly_cannot_take_a_series_away():
     assert traces
     for trace in traces:
         assert re.fullmatch(r"[A-Za-z][\w-]*", trace["uid"]), trace["uid"]
+
+
+def test_a_recorded_run_opens_with_standard_and_flash_and_the_others_a_click_away():
+    run = run_of(*(point(path, 512, device_ms=1.0) for path in PATHS), paths=tuple(PATHS), seqs=(512,))
+    for draw in CHARTS:
+        assert all(t.get("visible", True) is True for t in draw(run)["data"])
+        shown = {
+            t["legendgroup"]: t["visible"] for t in draw(replace(run, recorded=True))["data"] if "legendgroup" in t
+        }
+        assert {path for path, visible in shown.items() if visible is True} <= {"standard", "flash"}
+        assert shown["flash"] is True and shown["flash-attn-2"] == "legendonly"
