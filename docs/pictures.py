@@ -1,0 +1,51 @@
+"""Makes the pictures of the README from the running page: `python docs/pictures.py`, with Chromium on the PATH.
+
+live-dark.png    the recorded GPU run, as a visitor of any machine can open it
+live-light.png   a run measured on this machine, just now
+form.png         the form of that run
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "benchmarks"), str(ROOT / "tests")]
+
+from conftest import CHROMIUM_ARGS, chromium  # noqa: E402
+from page import server  # noqa: E402
+
+SIZE = {"width": 1600, "height": 900}
+LIMIT_MS = 180_000
+
+
+def drawn(page: Page) -> None:
+    """Waits until all three charts and the table are there."""
+    page.wait_for_function("document.querySelectorAll('.attnlab-chart .main-svg').length >= 3", timeout=LIMIT_MS)
+    page.get_by_test_id("stDataFrame").wait_for(timeout=LIMIT_MS)
+    page.wait_for_timeout(1500)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_ARGS)
+        with server(Path(home)) as (_, url):
+            dark = browser.new_context(viewport=SIZE, color_scheme="dark").new_page()
+            dark.goto(f"{url}/?replay=h200")
+            drawn(dark)
+            dark.screenshot(path=ROOT / "docs" / "live-dark.png")
+            light = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
+            light.goto(url)
+            light.get_by_text("Measured ").first.wait_for(timeout=LIMIT_MS)
+            drawn(light)
+            light.screenshot(path=ROOT / "docs" / "live-light.png")
+            light.get_by_test_id("stSidebar").screenshot(path=ROOT / "docs" / "form.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
