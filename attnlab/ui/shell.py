@@ -31,7 +31,7 @@ def navigate() -> None:
 
 
 def guard() -> None:
-    """Starts over through app.py when this session came past it (see the module's opening)."""
+    """Starts over through app.py when a visitor came past it (see the module's opening)."""
     if ROUTED not in st.session_state:
         st.session_state[ROUTED] = True
         st.navigation([st.Page(script, title=title, default=i == 0) for i, (script, title) in enumerate(PAGES)])
