@@ -36,8 +36,14 @@ def fake_app(start_app):
 
 def status_is(page, start, timeout=60_000):
     """Waits until the page's status line starts with these words; returns it."""
-    line = page.locator(".st-key-status p").filter(has_text=re.compile(f"^{re.escape(start)}")).first
-    line.wait_for(timeout=timeout)
+    from playwright.sync_api import TimeoutError  # here, because these tests skip where it is not installed
+
+    says = page.locator(".st-key-status p")
+    line = says.filter(has_text=re.compile(f"^{re.escape(start)}")).first
+    try:
+        line.wait_for(timeout=timeout)
+    except TimeoutError:
+        pytest.fail(f"the page says {says.all_inner_texts()}, not {start!r}")
     return line.inner_text()
 
 
