@@ -200,6 +200,16 @@ class Lab:
             self._changed.wait_for(lambda: self._version != version or self._closed, timeout)
             return self._version
 
+    def wait_for_point(self, known: Run, timeout: float | None = None) -> None:
+        """Blocks until the run has a measurement more than `known` or another state, or `timeout` seconds."""
+
+        def news() -> bool:
+            run = self._runs.get(known.id)
+            return run is None or run.measurements is not known.measurements or run.state != known.state
+
+        with self._changed:
+            self._changed.wait_for(news, timeout)
+
     def wait(self, run_id: str, timeout: float | None = None) -> Run | None:
         """Blocks until the run has ended, or `timeout` seconds; the run as it is then, None when there is none."""
         with self._changed:

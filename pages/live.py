@@ -17,6 +17,7 @@ from attnlab.sweep import default_sweep
 from attnlab.ui import chart, controls, headline, link, points, shell, status, text
 
 CHARTS_EVERY_S = 0.25
+POINT_WAIT_S = 0.15  # of that the charts wait on the server: a point is drawn when it comes, not a tick later
 TABLE_EVERY_S = 2.0  # a table costs more than three charts, and nobody reads it while it moves
 CHART_PX = 380
 MEASURE_HERE = "Measure on this machine"
@@ -28,6 +29,7 @@ state.setdefault("run_id", None)  # the run this tab shows
 state.setdefault("next_id", None)  # the one it shows when that has ended
 state.setdefault("asked", None)  # the sweep this tab asked for last
 state.setdefault("request", None)  # the button pressed: run, again or stop
+state.setdefault("drawn_run", None)  # what the charts show
 painted = state.setdefault("painted", False)  # what is heavy comes with this tab's second run
 
 
@@ -159,7 +161,10 @@ def pulse() -> None:
 
 @st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
 def results() -> None:
+    if not state.get("page_runs") and state["drawn_run"]:
+        lab.wait_for_point(state["drawn_run"], POINT_WAIT_S)
     snapshot = look()
+    state["drawn_run"] = snapshot.run
     run = shown(snapshot)
     with st.container(gap="small"):
         headline.sentence(run)
@@ -189,7 +194,8 @@ def details() -> None:
     st.code(command_line(run.sweep), language="bash")
 
 
+state["page_runs"] = True
 results()
 details()
-state["page_runs"] = state["painted"] = True
+state["painted"] = True
 pulse()

@@ -141,6 +141,20 @@ def test_changed_wakes_and_equal_versions_are_equal_snapshots(make_lab):
         lab.changed(again.version, DEADLINE_S)
 
 
+def test_waiting_for_a_point_ends_with_one_and_not_with_words(make_lab):
+    lab = make_lab(delay_s=0.05)
+    known = lab.snapshot(lab.submit(QUICK)).run
+    seen = []
+    while known.active:
+        lab.wait_for_point(known, DEADLINE_S)
+        now = lab.snapshot(known.id).run
+        assert now.measurements != known.measurements or now.state != known.state
+        seen.append(known := now)
+    assert len(seen[-1].measurements) == 6 and len(seen) > 2
+    lab.wait_for_point(seen[0], DEADLINE_S)  # old news: at once
+    lab.wait_for_point(known, 0.01)  # no more will come
+
+
 def test_jobs_run_one_after_the_other(make_lab):
     lab = make_lab(delay_s=0.02)
     sweeps = [replace(QUICK, problem=replace(PROBLEM, batch=n)) for n in (1, 2, 3)]
