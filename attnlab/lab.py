@@ -201,11 +201,11 @@ class Lab:
             return self._version
 
     def wait_for_point(self, known: Run, timeout: float | None = None) -> None:
-        """Blocks until the run has a measurement more than `known` or another state, or `timeout` seconds."""
+        """Blocks until the run has a measurement more than `known`, or has ended, or `timeout` seconds."""
 
         def news() -> bool:
             run = self._runs.get(known.id)
-            return run is None or run.measurements is not known.measurements or run.state != known.state
+            return run is None or not run.active or run.measurements is not known.measurements
 
         with self._changed:
             self._changed.wait_for(news, timeout)

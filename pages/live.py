@@ -17,6 +17,7 @@ from attnlab.sweep import default_sweep
 from attnlab.ui import chart, controls, headline, link, points, shell, status, text
 
 CHARTS_EVERY_S = 0.25
+FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
 POINT_WAIT_S = 0.15  # of that the charts wait on the server: a point is drawn when it comes, not a tick later
 TABLE_EVERY_S = 2.0  # a table costs more than three charts, and nobody reads it while it moves
 CHART_PX = 380
@@ -161,7 +162,7 @@ def pulse() -> None:
 
 @st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
 def results() -> None:
-    if not state.get("page_runs") and state["drawn_run"]:
+    if not state.get("page_runs") and state["drawn_run"] is not None:
         lab.wait_for_point(state["drawn_run"], POINT_WAIT_S)
     snapshot = look()
     state["drawn_run"] = snapshot.run
@@ -195,6 +196,8 @@ def details() -> None:
 
 
 state["page_runs"] = True
+if wanted and not waits:
+    lab.wait_for_point(snapshot.run, FIRST_POINT_WAIT_S)
 results()
 details()
 state["painted"] = True
