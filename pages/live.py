@@ -196,7 +196,7 @@ def details() -> None:
 
 
 state["page_runs"] = True
-if wanted and not waits:
+if wanted and not waits and painted:
     lab.wait_for_point(snapshot.run, FIRST_POINT_WAIT_S)
 results()
 details()

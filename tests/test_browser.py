@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from attnlab.store import Store
 
@@ -126,6 +127,27 @@ def test_the_address_restores_the_shape(chromium_page, fake_app):
     command = page.get_by_test_id("stCode").inner_text()
     assert "--batch 4 --heads 34 --dim 128" in command and "--dtype float16 --causal" in command
     assert page.url == link
+
+
+def test_every_message_is_sent_whole(chromium_page, fake_app):
+    """Under load a browser was told to take a message from its cache that it had dropped, and gave up the connection."""
+    kinds = []
+
+    def see(frame):
+        message = ForwardMsg.FromString(frame)
+        kinds.append((message.WhichOneof("type"), len(frame)))
+
+    page = chromium_page
+    page.on("websocket", lambda socket: socket.on("framereceived", see))
+    page.goto(fake_app())
+    status_is(page, "Measured")
+    page.get_by_test_id("stDataFrame").wait_for()
+    for live in ("false", "true"):  # runs the page again, with equal charts and an equal table
+        page.locator(".st-key-live label").click()
+        page.wait_for_url(re.compile("live=false") if live == "false" else re.compile("^((?!live=).)*$"))
+        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    assert max(size for _, size in kinds) > 10_000, "what Streamlit would cache"
+    assert "ref_hash" not in {kind for kind, _ in kinds}
 
 
 def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_app, private_home, tmp_path):
