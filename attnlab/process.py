@@ -72,7 +72,9 @@ class WorkerProcess:
         if code is None:
             return "killed, but the system cannot end it"
         if ended_by_us and grace_s:
-            return ": ".join(filter(None, [f"it closed its output and did not exit within {grace_s:g} s", self.last_line]))
+            return ": ".join(
+                filter(None, [f"it closed its output and did not exit within {grace_s:g} s", self.last_line])
+            )
         if code == -signal.SIGKILL:  # nothing it said before explains that
             return "signal 9, killed"
         how = f"signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
