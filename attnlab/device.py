@@ -53,6 +53,8 @@ class Device:
     cuda: str = ""
     driver: str = ""
     packages: tuple[tuple[str, str], ...] = ()  # (distribution, version) of the attention packages installed
+    matmul_tflops: tuple[tuple[str, float], ...] = ()  # (dtype, TFLOP/s) of a large matrix product, measured here
+    copy_tbs: float | None = None  # TB/s, read + write, of a large copy, measured here
 
     @property
     def key(self) -> str:
@@ -65,8 +67,11 @@ class Device:
         return "device memory" if self.kind == "cuda" else "host memory"
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "packages": [list(pair) for pair in self.packages]}
+        pairs = {name: [list(pair) for pair in getattr(self, name)] for name in ("packages", "matmul_tflops")}
+        return {**asdict(self), **pairs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Device:
-        return cls(**{**data, "packages": tuple((str(n), str(v)) for n, v in data.get("packages", ()))})
+        packages = tuple((str(name), str(version)) for name, version in data.get("packages", ()))
+        measured = tuple((str(dtype), float(rate)) for dtype, rate in data.get("matmul_tflops", ()))
+        return cls(**{**data, "packages": packages, "matmul_tflops": measured})

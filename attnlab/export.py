@@ -14,12 +14,14 @@ import io
 import json
 import math
 import os
+from collections.abc import Collection
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from attnlab.device import Device
 from attnlab.measurement import Measurement
+from attnlab.problem import AttentionProblem
 from attnlab.run import RUN_STATES, Run
 from attnlab.sweep import Sweep
 
@@ -127,12 +129,12 @@ def to_csv(run: Run) -> str:
     where = {"run": run.id, "created": run.created, "device": run.device.name if run.device else ""}
     rows = [{**where, **m.to_json()} for m in run.measurements]
     out = io.StringIO()
-    names = [f.name for f in fields(Measurement) if f.name not in ("problem", "samples_ms")]
+    names = [f.name for f in fields(Measurement) if f.name not in ("problem", "samples_ms", "unused")]
     columns = [*where, *run.sweep.problem.to_json(), *names]
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        row["notes"] = "; ".join(row["notes"])
+        row |= {name: "; ".join(row[name]) for name in ("throttle", "notes")}
         writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
     return out.getvalue()
 
@@ -169,12 +171,12 @@ def _measurements(rows: list[Any], sweep: Sweep) -> tuple[Measurement, ...]:
         where = f"measurement {number}"
         if not isinstance(row, dict):
             raise ImportRefused(f"{where} must be an object")
-        _check_fields(Measurement, row, where, other=sweep.problem.to_json())
+        _check_fields(Measurement, row, where, other={f.name for f in fields(AttentionProblem)})
         try:
             m = Measurement.from_json(row)
         except ValueError as error:
             raise ImportRefused(f"{where}: {error}") from error
-        if m.path not in sweep.paths or m.seq not in sweep.seqs or m.problem != sweep.problem.at_seq(m.seq):
+        if m.path not in sweep.paths or m.seq not in sweep.seqs or m.problem != sweep.at(m.seq):
             raise ImportRefused(f"{where} ({m.path} at {m.seq:,}) is of another problem than the run's sweep")
         if m.ok and not m.device_ms:
             raise ImportRefused(f"{where} is ok but has no device_ms above 0")
@@ -184,7 +186,7 @@ def _measurements(rows: list[Any], sweep: Sweep) -> tuple[Measurement, ...]:
     return tuple(found.values())
 
 
-def _check_fields(kind: type, data: dict[str, Any], where: str, other: dict[str, Any] | None = None) -> None:
+def _check_fields(kind: type, data: dict[str, Any], where: str, other: Collection[str] = ()) -> None:
     """Raises ImportRefused unless data's fields are those of the dataclass, with values of the types it declares.
 
     `other` names fields that belong to something else, checked there.
@@ -193,7 +195,7 @@ def _check_fields(kind: type, data: dict[str, Any], where: str, other: dict[str,
     for name, value in data.items():
         if name in declared:
             _check(value, declared[name].type, f"{where}'s {name}")
-        elif name not in (other or {}):
+        elif name not in other:
             raise ImportRefused(f"{where} has an unknown field {str(name)[:60]!r}")
     for name, field in declared.items():
         # A field without a default is needed; the problem lies flat beside the measurement's own fields.
@@ -214,16 +216,29 @@ def _check(value: Any, declared: str, where: str) -> None:
         "float": type(value) in (int, float) and math.isfinite(value) and value >= 0,
         "tuple[str, ...]": type(value) is list and all(type(v) is str for v in value),
         "tuple[float, ...]": type(value) is list and all(type(v) in (int, float) and v >= 0 for v in value),
-        "tuple[tuple[str, str], ...]": type(value) is list and all(_is_text_pair(v) for v in value),
+        "tuple[int, ...]": type(value) is list and all(type(v) is int and v >= 0 for v in value),
+        "tuple[tuple[str, str], ...]": type(value) is list and all(_is_pair(v, str) for v in value),
+        "tuple[tuple[str, float], ...]": type(value) is list and all(_is_pair(v, int, float) for v in value),
     }
-    words = {"str": "text", "bool": "true or false", "int": "a whole number from 0", "float": "a finite number from 0"}
+    words = {
+        "str": "text",
+        "bool": "true or false",
+        "int": "a whole number from 0",
+        "float": "a finite number from 0",
+        "tuple[str, ...]": "a list of texts",
+        "tuple[int, ...]": "a list of whole numbers",
+        "tuple[float, ...]": "a list of numbers",
+        "tuple[tuple[str, str], ...]": "a list of pairs of texts",
+        "tuple[tuple[str, float], ...]": "a list of pairs of a text and a number",
+    }
     if not legal[base]:
-        expected = words.get(base, "a list of " + ("numbers" if "float" in base else "texts"))
+        expected = words[base]
         raise ImportRefused(f"{where} is {str(value)[:60]!r}; legal: {expected}{' or null' if optional else ''}")
 
 
-def _is_text_pair(value: Any) -> bool:
-    return type(value) is list and len(value) == 2 and all(type(v) is str for v in value)
+def _is_pair(value: Any, *second: type) -> bool:
+    """A list of a text and one of these."""
+    return type(value) is list and len(value) == 2 and type(value[0]) is str and type(value[1]) in second
 
 
 def _refuse_constant(name: str) -> None:

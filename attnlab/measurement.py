@@ -24,6 +24,7 @@ STATUS_WORDS = {  # for marks and cells; sentences have verbs of their own
     "suspect": "suspect",
 }
 STATUSES = tuple(STATUS_WORDS)
+LISTS = ("samples_ms", "unused", "throttle", "notes")  # tuples here, lists in JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,9 @@ class Measurement:
     device_ms_high: float | None = None
     samples: int = 0
     samples_ms: tuple[float, ...] = ()  # the raw samples, in time order
+    unused: tuple[int, ...] = ()  # places in samples_ms of those kept out of the median; `notes` say why
+    l2: str = ""  # "cold": flushed before each sample; "hot": as the call before left it; "" on the host
+    graph_ms: float | None = None  # one replay of the call captured as a CUDA graph; None where it cannot be captured
     wall_ms: float | None = None  # what a caller waits: synchronise, call, synchronise
     host_ms: float | None = None  # what the host needs to launch one call
     first_call_s: float | None = None  # the first call: JIT, autotune, handle creation
@@ -48,13 +52,17 @@ class Measurement:
     reserved_bytes: int | None = None  # what the allocator held
     device_used_bytes: int | None = None  # what the driver says is in use on the device
     flops: int | None = None  # exact count for this problem, mask included
+    dense_flops: int | None = None  # as if no pair were masked
     min_bytes: int | None = None  # each input read once, each output written once
     error: float | None = None  # relative Frobenius error of sampled rows against float64
     clock: str = ""  # how the time was taken
     memory_source: str = ""  # how the memory was read
-    clock_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
+    clock_mhz: float | None = None  # median of the multiprocessors' clock while the samples ran
+    clock_mhz_low: float | None = None
+    clock_mhz_high: float | None = None
+    power_w: float | None = None  # mean
+    temperature_c: float | None = None  # highest
+    throttle: tuple[str, ...] = ()  # reasons the driver gave for a lower clock
     launch_bound: bool = False  # the host launches more slowly than the device computes
     predicted_ms: float | None = None  # for a point that was not tried
     predicted_bytes: int | None = None
@@ -72,7 +80,11 @@ class Measurement:
     @classmethod
     def of(cls, problem: AttentionProblem, path: str, status: str, **more: Any) -> Measurement:
         """A measurement with the exact counts of its problem filled in."""
-        counts = {"flops": cost.flops(problem), "min_bytes": cost.min_bytes(problem)}
+        counts = {
+            "flops": cost.flops(problem),
+            "dense_flops": cost.dense_flops(problem),
+            "min_bytes": cost.min_bytes(problem),
+        }
         return cls(problem=problem, path=path, status=status, **counts, **more)
 
     @property
@@ -104,7 +116,7 @@ class Measurement:
     def to_json(self) -> dict[str, Any]:
         """Flat: the problem's fields beside the measurement's own, raw samples included."""
         data = asdict(self)
-        return {**data.pop("problem"), **data, "samples_ms": list(self.samples_ms), "notes": list(self.notes)}
+        return {**data.pop("problem"), **data, **{name: list(data[name]) for name in LISTS}}
 
     @classmethod
     def from_json(cls, data: Any) -> Measurement:
@@ -117,6 +129,6 @@ class Measurement:
         for name in ("path", "status"):
             if not isinstance(mine.get(name), str):
                 raise ValueError(f"a measurement needs {name} as text")
-        for name in ("notes", "samples_ms"):
+        for name in LISTS:
             mine[name] = tuple(mine.get(name) or ())
         return cls(problem=problem, **mine)

@@ -79,7 +79,7 @@ class Planner:
         for seq in self.sweep.seqs:
             missing = [path for path in self.sweep.paths if (path, seq) not in points]
             if missing:
-                return self._quick(self.sweep.problem.at_seq(seq), missing, points, elapsed_s, free_bytes)
+                return self._quick(self.sweep.at(seq), missing, points, elapsed_s, free_bytes)
         if self.quick_s is None:
             self.quick_s = elapsed_s
         return self._refine(points, elapsed_s) if self.sweep.refine else None

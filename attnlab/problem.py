@@ -51,6 +51,7 @@ class AttentionProblem:
     dtype: str = "bfloat16"
     causal: bool = False
     direction: str = FORWARD
+    window: int | None = None  # how many keys a query sees at most; None: all that the mask leaves
 
     def __post_init__(self) -> None:
         # A frozen dataclass fills its own defaults this way; no field changes after construction.
@@ -91,7 +92,8 @@ class AttentionProblem:
         return replace(self, seq_q=seq, seq_kv=seq)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """A window stands in it only where there is one."""
+        return {name: value for name, value in asdict(self).items() if name != "window" or value is not None}
 
     @classmethod
     def from_json(cls, data: Any) -> AttentionProblem:

@@ -172,7 +172,7 @@ class Store:
             if run is None:
                 continue
             asked = [m for m in run.measurements if m.path in sweep.paths and m.seq in sweep.seqs]
-            complete = len(asked) == sweep.point_count
+            complete = len(asked) == sweep.point_count and run.sweep.precision <= sweep.precision
             if complete and (run.sweep.refine or not sweep.refine) and all(answers(m, run.sweep, sweep) for m in asked):
                 return replace(run, sweep=sweep, measurements=in_order(sweep, asked))
         return None
@@ -315,8 +315,13 @@ def dump(data: Any) -> str:
 
 
 def question(sweep: Sweep) -> str:
-    """What must be equal for one run to answer another: the problem, whatever its sequence lengths."""
-    return dump({k: v for k, v in sweep.problem.to_json().items() if k not in ("seq_q", "seq_kv")})
+    """What must be equal for one run to answer another: the problem, whatever its sequence lengths, and the cache."""
+    problem = {k: v for k, v in sweep.problem.to_json().items() if k not in ("seq_q", "seq_kv")}
+    beside = {
+        "seq_q": sweep.seq_q,
+        "l2": "" if sweep.l2 == "cold" else sweep.l2,
+    }  # as they were before there was a choice
+    return dump({**problem, **{k: v for k, v in beside.items() if v}})
 
 
 def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:

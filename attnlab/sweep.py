@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from attnlab.paths import PATHS
@@ -12,6 +12,10 @@ SHORTEST = 128
 DEFAULT_PATHS = ("standard", "flash")
 DEFAULT_BUDGET_S = 30.0
 BUDGET_MAX_S = 86_400
+DEFAULT_PRECISION = 0.01
+PRECISIONS = (0.001, 0.5)
+PRECISION_LEGAL = "half an interval over its median, from 0.001 to 0.5"
+L2_MODES = ("cold", "hot")
 BUDGET_LEGAL = f"seconds, more than 0, at most {BUDGET_MAX_S:,}"
 
 
@@ -19,12 +23,15 @@ BUDGET_LEGAL = f"seconds, more than 0, at most {BUDGET_MAX_S:,}"
 class Sweep:
     """What to measure. Raises ProblemError when it cannot be.
 
-    problem    every point is problem.at_seq(seq)
+    problem    what every point has in common; `at` gives a point's own
     seqs       ascending sequence lengths
+    seq_q      queries of every point, such as 1 for decoding over a cache of `seq` keys; None: as many as keys
     paths      names from attnlab.paths.PATHS
     budget_s   seconds the whole run may take; a point predicted not to fit is `skipped`, and a tenth goes to refinement
     try_oom    try a point that is predicted to run out of memory (device only; host memory is never tried)
     refine     narrow the intervals after the quick pass
+    precision  half of an interval over its median at which a point is sharp enough: 0.01 is "within 1 %"
+    l2         "cold": the cache is flushed before each sample; "hot": it is as the call before left it (a GPU's)
     """
 
     problem: AttentionProblem
@@ -33,13 +40,16 @@ class Sweep:
     budget_s: float = DEFAULT_BUDGET_S
     try_oom: bool = False
     refine: bool = True
+    seq_q: int | None = None
+    precision: float = DEFAULT_PRECISION
+    l2: str = "cold"
 
     def __post_init__(self) -> None:
         if not self.seqs:
             raise ProblemError("the sweep has no sequence length; legal: one or more whole numbers, like 128,256,512")
         for seq in self.seqs:
             check_whole_number("seq", seq, LIMITS["seq_q"])
-            self.problem.at_seq(seq)
+            self.at(seq)
         if list(self.seqs) != sorted(set(self.seqs)):
             object.__setattr__(self, "seqs", tuple(sorted(set(self.seqs))))
         if not self.paths:
@@ -50,9 +60,17 @@ class Sweep:
         object.__setattr__(self, "paths", tuple(dict.fromkeys(self.paths)))
         if type(self.budget_s) not in (int, float) or not 0 < self.budget_s <= BUDGET_MAX_S:
             raise ProblemError(f"budget is {self.budget_s!r}; legal: {BUDGET_LEGAL}")
+        if type(self.precision) not in (int, float) or not PRECISIONS[0] <= self.precision <= PRECISIONS[1]:
+            raise ProblemError(f"precision is {self.precision!r}; legal: {PRECISION_LEGAL}")
+        if self.l2 not in L2_MODES:
+            raise ProblemError(f"l2 is {self.l2!r}; legal: {', '.join(L2_MODES)}")
         for name in ("try_oom", "refine"):
             if type(getattr(self, name)) is not bool:
                 raise ProblemError(f"{name} is {getattr(self, name)!r}; legal: true, false")
+
+    def at(self, seq: int) -> AttentionProblem:
+        """The problem of the point at `seq` keys. Raises ProblemError."""
+        return replace(self.problem, seq_q=seq if self.seq_q is None else self.seq_q, seq_kv=seq)
 
     @property
     def point_count(self) -> int:
@@ -66,6 +84,9 @@ class Sweep:
             "budget_s": self.budget_s,
             "try_oom": self.try_oom,
             "refine": self.refine,
+            "seq_q": self.seq_q,
+            "precision": self.precision,
+            "l2": self.l2,
         }
 
     @classmethod
