@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attnlab import hardware, protocol, summary, table
+from attnlab import nvml, protocol, summary, table
 from attnlab.command_line import PROGRAM
 from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
@@ -231,7 +231,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 def _measure(arguments: argparse.Namespace) -> Run:
     """Runs the sweep, showing it as it goes; returns it when it has ended. Raises ProblemError before it starts."""
-    sweep_of(arguments, "cuda" if hardware.gpu_visible() else "cpu")
+    sweep_of(arguments, "cuda" if nvml.gpu_visible() else "cpu")
     store = Store()
     lab = Lab(store)
     try:

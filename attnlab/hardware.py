@@ -1,4 +1,4 @@
-"""What the hardware allows, and what it is doing now. No torch, no CUDA: a table of data sheets, and NVML.
+"""What the hardware allows: a table of data sheets.
 
 The table holds *dense* peaks. Data sheets since Ampere print the rate "with sparsity", twice what attention can reach,
 so such a figure is halved here and the entry says so. A card that is not in the table has no peak: nothing is guessed
@@ -13,12 +13,7 @@ or a MIG slice bears the name of the full card with a word more.
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,95 +118,3 @@ def bandwidth_tbs(name: str) -> float | None:
     """Memory bandwidth in TB/s (10^12 bytes a second) of the card `name`; None when unknown."""
     peak = lookup(name)
     return peak.bandwidth_tbs if peak else None
-
-
-# NVML: the driver's own view. It needs no CUDA context, so the web process may ask.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """One card at one moment. None where the driver does not say."""
-
-    name: str
-    uuid: str
-    total_bytes: int | None = None
-    used_bytes: int | None = None  # by every process on the card
-    clock_mhz: float | None = None  # of the multiprocessors
-    power_w: float | None = None
-    temperature_c: float | None = None
-
-
-def reading(uuid: str) -> Reading | None:
-    """The card with this UUID ("GPU-…", the prefix may be missing as in torch's own); None when it cannot be asked."""
-    with _nvml() as nvml:
-        if nvml is None:
-            return None
-        handle = _ask(
-            nvml, nvml.nvmlDeviceGetHandleByUUID, uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-        )
-        return None if handle is None else _read(nvml, handle)
-
-
-def hold_nvml() -> None:
-    """Keeps the driver's library open until this process ends: opening it takes tens of ms, a reading then next to none."""
-    with contextlib.suppress(ImportError):
-        import pynvml
-
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlInit()  # pynvml counts: the library closes when as many have closed it as opened it
-
-
-def gpu_visible() -> bool:
-    """Whether a page may expect an NVIDIA GPU before its worker has said so. Starts neither CUDA nor a process."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return False
-    with _nvml() as nvml:
-        return nvml is not None and nvml.nvmlDeviceGetCount() > 0
-
-
-@contextmanager
-def _nvml() -> Iterator[Any]:
-    """The pynvml module, initialised; None when it is not installed or finds no driver."""
-    try:
-        import pynvml
-    except ImportError:
-        yield None
-        return
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield None
-        return
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _ask(nvml: Any, function: Any, *args: Any) -> Any:
-    """What the driver answers, None where it refuses: a virtual card has no clock, some have no power sensor."""
-    try:
-        return function(*args)
-    except nvml.NVMLError:
-        return None
-
-
-def _read(nvml: Any, handle: Any) -> Reading:
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    clock = _ask(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM)
-    milliwatts = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
-    temperature = _ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
-    return Reading(
-        name=_text(_ask(nvml, nvml.nvmlDeviceGetName, handle)),
-        uuid=_text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle)),
-        total_bytes=None if memory is None else int(memory.total),
-        used_bytes=None if memory is None else int(memory.used),
-        clock_mhz=None if clock is None else float(clock),
-        power_w=None if milliwatts is None else milliwatts / 1000,
-        temperature_c=None if temperature is None else float(temperature),
-    )
-
-
-def _text(value: str | bytes | None) -> str:
-    """Old nvidia-ml-py answers in bytes."""
-    return value.decode() if isinstance(value, bytes) else value or ""

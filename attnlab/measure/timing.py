@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
-from attnlab import hardware
+from attnlab import nvml
 from attnlab.measure.interval import relative_half_width
 
 MAX_SAMPLES = 300
@@ -45,7 +45,7 @@ class Timing:
     wall_ms: float | None = None
     host_ms: float | None = None
     launch_bound: bool = False
-    reading: hardware.Reading | None = None  # clock, power and temperature while the samples ran
+    reading: nvml.Reading | None = None  # clock, power and temperature while the samples ran
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,7 +108,7 @@ class Batch:
     samples_ms: list[float]
     hosts_ms: list[float]  # what launching each call took the host
     dirty: int  # samples that the device may have begun before they were queued whole
-    reading: hardware.Reading | None
+    reading: nvml.Reading | None
 
 
 class CudaTimer:
@@ -118,7 +118,7 @@ class CudaTimer:
 
     def __init__(self, device: torch.device):
         self.device = device
-        hardware.hold_nvml()
+        nvml.hold_nvml()
         self._uuid = str(torch.cuda.get_device_properties(device).uuid)
         l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
         self._flush = torch.empty(max(FLUSH_FACTOR * l2_bytes, SMALLEST_FLUSH_BYTES), dtype=torch.int8, device=device)
@@ -160,7 +160,7 @@ class CudaTimer:
             hosts_ms.append((time.perf_counter() - before) * 1e3)
             end.record()
             clean += not start.query()
-        reading = hardware.reading(self._uuid) if read else None
+        reading = nvml.reading(self._uuid) if read else None
         torch.cuda.synchronize(self.device)
         times_ms = [max(start.elapsed_time(end) - self.empty_ms, 0.0) for start, end in pairs]
         return Batch(times_ms, hosts_ms, count - clean, reading)
