@@ -2,29 +2,45 @@
 
 FLOPs count the matrix products only, 2 per multiply-add, over the query-key pairs that the mask leaves visible
 (the convention of the FlashAttention papers, Dao 2023, arXiv:2307.08691, section 4, made exact for the mask):
-forward 2 products (QKᵀ, PV), backward 5 (dV, dP, dQ, dK, and QKᵀ once more, which flash recomputes and standard reads
-back). One count serves all paths of a problem, so that their rates can be compared.
+forward 2 products (QKᵀ, PV), backward 5 (dV, dP, dQ, dK, and QKᵀ once more), so 2.5 times the forward. That last one
+flash computes anew and standard reads back; `recompute_flops` is its share. One count serves all paths of a problem, so
+that their rates can be compared. `flops` counts visible pairs only, `dense_flops` all of them.
+
+Bytes come in two kinds: the fewest that any kernel must move (`min_bytes`), and what each operation of the standard path
+moves (`standard_steps`), which is where its time goes.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from attnlab.problem import AttentionProblem
 
 FORWARD_PRODUCTS = 2
 BACKWARD_PRODUCTS = 5
+RECOMPUTED_PRODUCTS = 1  # QKᵀ, among the five
 FLOAT32_BYTES = 4
 SCORES_BACKWARD = {"cuda": 4, "cpu": 3}  # score-sized buffers at once; measured (H200, torch 2.11; CPU, torch 2.13)
 
 
 def visible_pairs(problem: AttentionProblem) -> int:
-    """Query-key pairs of one head of one batch item that the mask leaves, aligned bottom-right."""
-    q, kv = problem.seq_q, problem.seq_kv
-    if not problem.causal:
-        return q * kv
-    # Query i sees i + 1 + (kv - q) keys, never fewer than 0: an arithmetic series over the rows that see any.
-    rows = min(q, kv)
-    first = kv - rows + 1
-    return rows * (first + kv) // 2
+    """Query-key pairs of one head of one batch item that mask and window leave, aligned bottom-right. O(1).
+
+    Query i sees the keys from `first` up to `stop`, both i plus a constant, cut to 0 … seq_kv (AttentionProblem.visible).
+    """
+    q, kv, window = problem.seq_q, problem.seq_kv, problem.window
+    own = kv - q
+    stops = q * kv if not problem.masked else _cut_sum(q, kv, own + 1 if problem.causal else own + window)
+    return stops - (0 if window is None else _cut_sum(q, kv, own - window + 1))
+
+
+def _cut_sum(rows: int, most: int, start: int) -> int:
+    """Σ of start + i, cut to 0 … most, over i from 0 to rows - 1: cutting x is max(0, x) - max(0, x - most)."""
+
+    def series(stop: int) -> int:  # Σ of max(0, x) over all x < stop
+        return max(0, stop - 1) * max(0, stop) // 2
+
+    return (series(start + rows) - series(start)) - (series(start + rows - most) - series(start - most))
 
 
 def dense_flops(problem: AttentionProblem) -> int:
@@ -37,9 +53,19 @@ def flops(problem: AttentionProblem) -> int:
     return _flops(problem, visible_pairs(problem))
 
 
+def recompute_flops(problem: AttentionProblem) -> int:
+    """The part of `flops` that a backward pass spends on QKᵀ once more; 0 for a forward pass."""
+    return RECOMPUTED_PRODUCTS * _product_flops(problem, visible_pairs(problem)) if problem.backward else 0
+
+
 def _flops(problem: AttentionProblem, pairs: int) -> int:
     products = FORWARD_PRODUCTS + (BACKWARD_PRODUCTS if problem.backward else 0)
-    return products * 2 * problem.batch * problem.heads * pairs * problem.head_dim
+    return products * _product_flops(problem, pairs)
+
+
+def _product_flops(problem: AttentionProblem, pairs: int) -> int:
+    """FLOPs of one matrix product over `pairs` pairs of each head."""
+    return 2 * problem.batch * problem.heads * pairs * problem.head_dim
 
 
 def query_bytes(problem: AttentionProblem) -> int:
@@ -64,17 +90,83 @@ def lse_bytes(problem: AttentionProblem) -> int:
 
 def min_bytes(problem: AttentionProblem) -> int:
     """The fewest bytes that must cross device memory: each input read once, each output written once."""
+    return min_read_bytes(problem) + min_write_bytes(problem)
+
+
+def min_read_bytes(problem: AttentionProblem) -> int:
+    """Q, K and V read once, K and V once for each KV head; for a backward pass Q, K, V, O and dO once more.
+
+    Rows that see nothing, and keys that no window reaches, need not be read.
+    """
+    q = query_bytes(problem) * (problem.seq_q - problem.blind_rows) // problem.seq_q
+    first, last = problem.visible(problem.blind_rows), problem.visible(problem.seq_q - 1)
+    k = key_bytes(problem) * (last.stop - first.start) // problem.seq_kv
+    return q + 2 * k + (3 * q + 2 * k if problem.backward else 0)
+
+
+def min_write_bytes(problem: AttentionProblem) -> int:
+    """O written once; for a backward pass dQ, dK and dV too."""
     q, k = query_bytes(problem), key_bytes(problem)
-    forward = 2 * q + 2 * k  # Q, K, V in; O out
-    if not problem.backward:
-        return forward
-    return forward + (3 * q + 2 * k) + (q + 2 * k)  # Q, O, dO, K, V in; dQ, dK, dV out
+    return q + (q + 2 * k if problem.backward else 0)
+
+
+@dataclass(frozen=True)
+class MemoryStep:
+    """One operation of the standard path, and what it moves: each operand read once, each result written once.
+
+    What is still in a cache is not read from memory, and a kernel that passes over its input twice reads it twice.
+    """
+
+    name: str
+    read_bytes: int
+    write_bytes: int
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.read_bytes + self.write_bytes
+
+
+def standard_steps(problem: AttentionProblem) -> tuple[MemoryStep, ...]:
+    """The operations of `attnlab/paths/standard.py` that touch memory, in order; for a backward pass autograd's as well.
+
+    A batched product wants (batch · heads, seq, dim), which (batch, seq, heads, dim) is as it lies only where batch, heads
+    or seq is 1; else PyTorch copies the operand first. Grouped KV heads are copied out to one for each query head.
+    Filling the mask in copies the scores before.
+    """
+    q, s = query_bytes(problem), score_bytes(problem)
+    one_k, group = key_bytes(problem), problem.heads // problem.kv_heads
+    k = one_k * group
+    blind = q * problem.blind_rows // problem.seq_q
+
+    def copied(name: str, size: int, seq: int) -> list[tuple[str, int, int]]:
+        lies_well = problem.batch == 1 or problem.heads == 1 or seq == 1
+        return [] if lies_well else [(f"copy of {name}", size, size)]
+
+    copy_q = copied("Q", q, problem.seq_q)
+    copy_k, copy_v = (copied(name, k, problem.seq_kv) if group == 1 else [] for name in "KV")
+    fill = [("copy of scores", s, s), ("mask", s + mask_bytes(problem), s)] if problem.masked else []
+    steps = [("K for each query head", one_k, k), ("V for each query head", one_k, k)] if group > 1 else []
+    steps += [*copy_q, *copy_k, ("QKᵀ", q + k, s), ("scale", s, s), *fill, ("softmax", s, s), *copy_v, ("AV", s + k, q)]
+    if blind:
+        steps += [("zeros", 0, blind), ("zeros over O", q, q)]
+    if problem.backward:
+        cut = [("zeros", 0, q), ("dO into zeros", q - blind, q - blind)]  # the gradient of setting blind rows to 0
+        steps += cut if blind else copied("dO", q, problem.seq_q)
+        steps += [("dV", s + q, k), ("dP", q + k, s), ("softmax backward", 2 * s, s)]
+        steps += [*fill, ("scale backward", s, s), ("dQ", s + k, q), ("dK", s + q, k)]
+        if group > 1:
+            steps += [("dK for each KV head", k, one_k), ("dV for each KV head", k, one_k)]
+    return tuple(MemoryStep(*step) for step in steps)
+
+
+def mask_bytes(problem: AttentionProblem) -> int:
+    """The mask that operations written out need, one bool a pair; 0 where nothing is hidden."""
+    return problem.seq_q * problem.seq_kv if problem.masked else 0
 
 
 def input_bytes(problem: AttentionProblem) -> int:
     """What stands in memory before a call: Q, K, V, dO for a backward pass, and the mask of the standard path (bool)."""
-    mask = problem.seq_q * problem.seq_kv if problem.causal else 0
-    return query_bytes(problem) * (2 if problem.backward else 1) + 2 * key_bytes(problem) + mask
+    return query_bytes(problem) * (2 if problem.backward else 1) + 2 * key_bytes(problem) + mask_bytes(problem)
 
 
 def predicted_peak_bytes(problem: AttentionProblem, path: str, device_kind: str = "cuda") -> int:

@@ -9,6 +9,10 @@ Query head h reads key/value head h // (heads / kv_heads) (grouped-query attenti
 multi-head attention). With a causal mask the last query sees the last key ("bottom-right"): query i sees key j
 when j - i <= seq_kv - seq_q. A query row that sees no key gives 0.
 
+A sliding window narrows that. Query i's own key is i + seq_kv - seq_q, by the same alignment. With a causal mask the query
+sees its own key and the window - 1 keys before it; without one, every key nearer than `window` on both sides, so up to
+2 window - 1 keys (Beltagy, Peters, Cohan, "Longformer", 2020, arXiv:2004.05150).
+
     >>> AttentionProblem(batch=4, seq_q=512, heads=32, head_dim=128)
 """
 
@@ -51,7 +55,7 @@ class AttentionProblem:
     dtype: str = "bfloat16"
     causal: bool = False
     direction: str = FORWARD
-    window: int | None = None  # how many keys a query sees at most; None: all that the mask leaves
+    window: int | None = None  # keys at a distance less than this are seen; None: at any distance
 
     def __post_init__(self) -> None:
         # A frozen dataclass fills its own defaults this way; no field changes after construction.
@@ -66,6 +70,8 @@ class AttentionProblem:
             raise ProblemError(f"dtype is {self.dtype!r}; legal: {', '.join(DTYPE_BYTES)}")
         if type(self.causal) is not bool:
             raise ProblemError(f"causal is {self.causal!r}; legal: true, false")
+        if self.window is not None:
+            check_whole_number("window", self.window, LIMITS["seq_kv"], or_none=True)
         if self.direction not in DIRECTIONS:
             raise ProblemError(f"direction is {self.direction!r}; legal: {', '.join(DIRECTIONS)}")
         if self.score_elements > MAX_ELEMENTS:
@@ -78,6 +84,24 @@ class AttentionProblem:
     def score_elements(self) -> int:
         """batch × heads × seq_q × seq_kv."""
         return self.batch * self.heads * self.seq_q * self.seq_kv
+
+    @property
+    def masked(self) -> bool:
+        """Whether anything hides keys, so that operations written out need a mask."""
+        return self.causal or self.window is not None
+
+    def visible(self, query: int) -> range:
+        """The keys that a query (0 to seq_q - 1) sees; empty for a blind row."""
+        own = query + self.seq_kv - self.seq_q
+        reach = self.seq_q + self.seq_kv if self.window is None else self.window  # without a window: past either end
+        first, stop = own - reach + 1, own + 1 if self.causal else own + reach
+        return range(max(0, first), max(0, min(stop, self.seq_kv)))
+
+    @property
+    def blind_rows(self) -> int:
+        """How many query rows, from the top, see no key at all. Lower rows always see one: their window reaches a key."""
+        first_key_seen_by = self.seq_q - self.seq_kv + (0 if self.causal else 1 - (self.window or 0))
+        return max(0, first_key_seen_by) if self.masked else 0
 
     @property
     def dtype_bytes(self) -> int:
@@ -110,10 +134,10 @@ class AttentionProblem:
         return cls(**data)
 
 
-def check_whole_number(name: str, value: Any, limit: int) -> None:
-    """Raises ProblemError unless value is an int (not a bool) from 1 to limit."""
+def check_whole_number(name: str, value: Any, limit: int, or_none: bool = False) -> None:
+    """Raises ProblemError unless value is an int (not a bool) from 1 to limit; `or_none` is for the words only."""
     if type(value) is not int or not 1 <= value <= limit:
-        raise ProblemError(f"{name} is {value!r}; legal: whole numbers from 1 to {limit:,}")
+        raise ProblemError(f"{name} is {value!r}; legal: whole numbers from 1 to {limit:,}{', or none' * or_none}")
 
 
 def legal_kv_heads(heads: int) -> list[int]:
