@@ -23,6 +23,7 @@ FACTS = {
     "planner",
     "command_line",
     "summary",
+    "growth",
     "units",
 }
 MIDDLE = {"lab", "store", "process", "figures", "export", "table", "cli"}
