@@ -7,17 +7,57 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab import cost
-from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
+from attnlab.problem import DIRECTIONS, FORWARD_BACKWARD, AttentionProblem
 
 
 def make(**changes):
     return AttentionProblem(**{"batch": 1, "seq_q": 128, "heads": 1, "head_dim": 64, **changes})
 
 
-@given(st.integers(1, 40), st.integers(1, 40))
-def test_visible_pairs_are_what_a_mask_leaves(q, kv):
-    counted = sum(1 for i in range(q) for j in range(kv) if j - i <= kv - q)
-    assert cost.visible_pairs(make(seq_q=q, seq_kv=kv, causal=True)) == counted
+masks = st.builds(
+    make,
+    batch=st.integers(1, 3),
+    seq_q=st.integers(1, 20),
+    seq_kv=st.integers(1, 20),
+    heads=st.just(4),
+    kv_heads=st.sampled_from([1, 2, 4]),
+    head_dim=st.integers(1, 9),
+    causal=st.booleans(),
+    window=st.one_of(st.none(), st.integers(1, 45)),
+    direction=st.sampled_from(DIRECTIONS),
+)
+
+
+def counted(problem):
+    """The pairs that mask and window leave, one by one."""
+    q, kv, reach = problem.seq_q, problem.seq_kv, problem.window or 1000
+    return [(i, j) for i in range(q) for j in range(kv)
+            if abs(j - i - kv + q) < reach and (j - i <= kv - q or not problem.causal)]  # fmt: skip
+
+
+@given(masks)
+def test_pairs_flops_and_bytes_against_counting(problem):
+    pairs = counted(problem)
+    assert cost.visible_pairs(problem) == len(pairs)
+    multiply_adds = problem.batch * problem.heads * problem.head_dim
+    products = 7 if problem.backward else 2
+    assert cost.flops(problem) == products * 2 * multiply_adds * len(pairs)
+    assert cost.dense_flops(problem) == products * 2 * multiply_adds * problem.seq_q * problem.seq_kv
+    assert cost.recompute_flops(problem) == (2 * multiply_adds * len(pairs) if problem.backward else 0)
+
+    row = problem.batch * problem.head_dim * 2  # bytes of one position of one head in bfloat16
+    queries = len({i for i, _ in pairs}) * problem.heads
+    keys = len({j for _, j in pairs}) * problem.kv_heads
+    all_queries, all_keys = problem.seq_q * problem.heads, problem.seq_kv * problem.kv_heads
+    read = queries + 2 * keys + (3 * queries + 2 * keys if problem.backward else 0)
+    written = all_queries + (all_queries + 2 * all_keys if problem.backward else 0)
+    assert (cost.min_read_bytes(problem), cost.min_write_bytes(problem)) == (read * row, written * row)
+    assert cost.min_bytes(problem) == (read + written) * row
+
+
+def test_pairs_of_the_longest_sequence_come_at_once():
+    problem = make(seq_q=1 << 24, causal=True, window=4096)
+    assert cost.visible_pairs(problem) == 4096 * (1 << 24) - 4095 * 4096 // 2  # a full window each, less a triangle
 
 
 def test_f18_causal_flops_are_exact_when_lengths_differ():
@@ -25,6 +65,20 @@ def test_f18_causal_flops_are_exact_when_lengths_differ():
     assert cost.visible_pairs(problem) == 122_944
     assert cost.flops(problem) == 1_007_157_248
     assert cost.dense_flops(problem) == 1_073_741_824
+
+
+@pytest.mark.parametrize(
+    ("changes", "pairs"),
+    [
+        ({"seq_q": 1, "seq_kv": 1024}, 1024),  # decoding: the last query sees all
+        ({"seq_q": 128, "seq_kv": 1024, "window": 256}, 128 * 256),
+        ({"seq_q": 1024, "seq_kv": 128}, 128 * 129 // 2),  # the first 896 queries see nothing
+        ({"seq_q": 1024, "seq_kv": 128, "window": 1}, 128),
+    ],
+)
+def test_f18_its_kind_on_paper(changes, pairs):
+    problem = make(heads=8, kv_heads=2, causal=True, **changes)
+    assert cost.flops(problem) == 4 * 8 * pairs * 64  # query heads, whatever the KV heads
 
 
 def test_f18_square_causal_is_half_within_a_hair():
@@ -39,16 +93,34 @@ def test_f13_the_known_count():
 def test_backward_adds_five_products():
     forward = make()
     assert cost.flops(make(direction=FORWARD_BACKWARD)) * 2 == cost.flops(forward) * 7
-
-
-def test_keys_count_once_for_each_kv_head():
-    mha, gqa = make(heads=8), make(heads=8, kv_heads=2)
-    assert cost.min_bytes(mha) - cost.min_bytes(gqa) == 2 * 128 * 6 * 64 * 2
+    assert cost.recompute_flops(make(direction=FORWARD_BACKWARD)) * 7 == cost.flops(make(direction=FORWARD_BACKWARD))
 
 
 @pytest.mark.parametrize(("seq", "bytes_"), [(512, 67_108_864), (8192, 17_179_869_184)])
 def test_the_score_matrix_by_name(seq, bytes_):
     assert cost.score_bytes(make(batch=4, heads=32, seq_q=seq)) == bytes_
+
+
+@pytest.mark.parametrize(("seq", "score_mb"), [(512, 67.1), (8192, 17_179.9)])
+def test_standard_moves_the_scores_six_times(seq, score_mb):
+    problem = make(batch=4, heads=32, seq_q=seq, head_dim=128)
+    steps = {step.name: step for step in cost.standard_steps(problem)}
+    assert list(steps) == ["copy of Q", "copy of K", "QKᵀ", "scale", "softmax", "copy of V", "AV"]
+    assert round(steps["softmax"].write_bytes / 1e6, 1) == score_mb
+    of_scores = [steps["QKᵀ"].write_bytes, steps["scale"].moved_bytes, steps["softmax"].moved_bytes]
+    between = sum(of_scores) + steps["AV"].read_bytes - cost.key_bytes(problem)
+    assert between == 6 * cost.score_bytes(problem)
+    assert sum(s.moved_bytes for s in steps.values()) == between + 10 * cost.query_bytes(problem)
+
+
+def test_one_batch_item_needs_no_copy_and_a_mask_two_passes_more():
+    plain = cost.standard_steps(make(heads=8))
+    assert [step.name for step in plain] == ["QKᵀ", "scale", "softmax", "AV"]
+    masked = cost.standard_steps(make(heads=8, window=5))
+    assert [step.name for step in masked] == ["QKᵀ", "scale", "copy of scores", "mask", "softmax", "AV"]
+    more = sum(s.moved_bytes for s in masked) - sum(s.moved_bytes for s in plain)
+    assert more == 4 * cost.score_bytes(make(heads=8)) + 128 * 128
+    assert cost.input_bytes(make(window=5)) - cost.input_bytes(make()) == 128 * 128
 
 
 def test_flash_adds_output_and_lse():

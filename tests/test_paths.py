@@ -5,15 +5,18 @@ The uniform probe: K = 0, so every visible key weighs the same and each output r
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
+from attnlab import cost
 from attnlab.measure.accuracy import judge, truth
 from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.trial import Trials, silent
 from attnlab.paths import PATHS, PathInfo
 from attnlab.paths.base import load
-from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
+from attnlab.problem import DIRECTIONS, FORWARD_BACKWARD, AttentionProblem
 
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
 
@@ -101,6 +104,12 @@ KINDS = [
     {"direction": FORWARD_BACKWARD, "causal": True, "kv_heads": 2},
     {"head_dim": 96, "seq_q": 77},
     {"head_dim": 256},
+    {"window": 17},
+    {"window": 17, "causal": True, "kv_heads": 2, "direction": FORWARD_BACKWARD},
+    {"window": 1, "causal": True},
+    {"window": 50, "seq_q": 96, "seq_kv": 200, "direction": FORWARD_BACKWARD},
+    {"window": 9, "seq_q": 200, "seq_kv": 96, "causal": True, "direction": FORWARD_BACKWARD},
+    {"window": 9, "seq_q": 200, "seq_kv": 96, "direction": FORWARD_BACKWARD},
 ]
 
 
@@ -115,6 +124,111 @@ def test_every_path_agrees_with_float64(device, dtype, changes, trials_of):
         outputs = make_call(attention, problem, *inputs)()
         assert outputs[0].shape == (problem.batch, problem.seq_q, problem.heads, problem.head_dim)
         assert judge(exact.errors(outputs), dtype) == "", name
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("causal", "lengths", "expected"),
+    [
+        (True, (5, 5), [0.0, 0.5, 1.0, 2.0, 3.0]),  # its own key and two before
+        (False, (5, 5), [1.0, 1.5, 2.0, 2.5, 3.0]),  # two on either side
+        (True, (2, 5), [2.0, 3.0]),
+        (False, (2, 5), [2.5, 3.0]),
+        (True, (5, 2), [0.0, 0.0, 0.0, 0.0, 0.5]),
+        (False, (6, 2), [0.0, 0.0, 0.0, 0.5, 0.5, 0.5]),  # the third sees key 0, of value 0
+    ],
+)
+def test_a_window_of_three_by_the_uniform_probe(device, causal, lengths, expected, trials_of):
+    q_len, kv_len = lengths
+    problem = AttentionProblem(
+        batch=1, seq_q=q_len, seq_kv=kv_len, heads=2, head_dim=64, dtype="float16", causal=causal, window=3
+    )
+    q, k, v = probe(problem, device, [float(j) for j in range(kv_len)])
+    for name, attention in runnable(trials_of(device), problem).items():
+        assert attention(q, k, v)[0, :, 0, 0].tolist() == pytest.approx(expected, abs=1e-3), name
+
+
+def test_a_path_that_takes_no_window_says_so_in_words():
+    problem = AttentionProblem(batch=1, seq_q=64, heads=1, head_dim=64, window=8)
+    for name in ("sdpa-flash", "sdpa-cudnn", "sdpa-efficient"):
+        path = load(name, torch.device("cuda:0"))
+        assert path.unsupported(problem) == "a sliding window needs a mask that this kernel does not take"
+
+
+@pytest.mark.parametrize("name", ["flash-attn-2", "flash-attn-3", "flash-attn-4"])
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({}, {"causal": False}),
+        ({"causal": True}, {"causal": True}),
+        ({"causal": True, "window": 8}, {"causal": True, "window_size": (7, 0)}),
+        ({"window": 8}, {"causal": False, "window_size": (7, 7)}),
+    ],
+)
+def test_flash_attention_packages_get_the_window_as_keys_besides_ones_own(name, changes, options, monkeypatch):
+    path = load(name, torch.device("cuda:0"))
+    given = {}
+    monkeypatch.setattr(path, "load", lambda: lambda q, k, v, **more: given.update(more) or q)
+    attention = path.build(AttentionProblem(batch=1, seq_q=64, heads=1, head_dim=64, **changes))
+    attention(torch.zeros(1), torch.zeros(1), torch.zeros(1))
+    assert given == options
+
+
+STEP_KINDS = [
+    {},
+    {"batch": 1},
+    {"heads": 1},
+    {"seq_q": 1},
+    {"seq_kv": 1},
+    {"kv_heads": 2},
+    {"causal": True, "seq_q": 96},
+    {"window": 5, "seq_q": 160},
+    {"causal": True, "kv_heads": 2, "seq_q": 160},
+]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("changes", STEP_KINDS, ids=str)
+def test_standard_steps_are_what_pytorch_does(changes, direction):
+    """The ledger in cost.py against the operations that PyTorch's profiler saw: as many of each kind, of the same size."""
+    sizes = {"batch": 3, "seq_q": 128, "seq_kv": 128, "heads": 4, "head_dim": 8, "dtype": "float32"}
+    problem = AttentionProblem(**{**sizes, "direction": direction, **changes})
+    inputs = make_inputs(problem, torch.device("cpu"))
+    call = make_call(load("standard", torch.device("cpu")).build(problem), problem, *inputs)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+        call()
+    ran = []
+    for event in profiler.events():
+        first, *others = event.input_shapes or [[]]
+        if event.name in KERNELS and first:
+            elements = first[0] * first[1] * others[0][2] if event.name == "aten::bmm" else math.prod(first)
+            ran.append((event.name, elements * problem.dtype_bytes))
+    steps = [(kernel_of(step.name), step.write_bytes) for step in cost.standard_steps(problem)]
+    assert sorted(ran) == sorted(step for step in steps if step[0])
+
+
+KERNELS = (
+    "aten::bmm",
+    "aten::mul",
+    "aten::_softmax",
+    "aten::_softmax_backward_data",
+    "aten::masked_fill_",
+    "aten::copy_",
+)
+
+
+def kernel_of(step):
+    """The operation that a step's name stands for; None for those that the profiler shows in parts (zeros, sums)."""
+    if step.startswith("copy of") or step.endswith(("for each query head", "into zeros")):
+        return "aten::copy_"
+    names = {
+        "scale": "mul",
+        "scale backward": "mul",
+        "softmax": "_softmax",
+        "softmax backward": "_softmax_backward_data",
+    }
+    names |= {"mask": "masked_fill_"} | dict.fromkeys(("QKᵀ", "AV", "dV", "dP", "dQ", "dK"), "bmm")
+    return f"aten::{names[step]}" if step in names else None
 
 
 @pytest.mark.parametrize("device", DEVICES)

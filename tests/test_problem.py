@@ -50,6 +50,9 @@ def test_f09_a_divisor_runs():
         ({"dtype": "int8"}, "legal: bfloat16, float16, float32"),
         ({"dtype": ["float16"]}, "legal: bfloat16, float16, float32"),
         ({"causal": 1}, "causal is 1; legal: true, false"),
+        ({"window": 0}, "window is 0; legal: whole numbers from 1 to 16,777,216, or none"),
+        ({"window": True}, "window is True; legal: whole numbers"),
+        ({"window": 2.5}, "window is 2.5; legal: whole numbers"),
         ({"direction": "backward"}, "legal: forward, forward+backward"),
         ({"batch": 1 << 20, "heads": 1 << 14, "kv_heads": 1, "seq_q": 1 << 24}, "more than a 64-bit index can address"),
     ],
@@ -80,6 +83,7 @@ problems = st.integers(1, 64).flatmap(
         dtype=st.sampled_from(list(DTYPE_BYTES)),
         causal=st.booleans(),
         direction=st.sampled_from(DIRECTIONS),
+        window=st.one_of(st.none(), st.integers(1, 8192)),
     )
 )
 
@@ -91,7 +95,7 @@ def test_json_round_trip(problem):
 
 @given(
     st.dictionaries(
-        st.sampled_from(["batch", "seq_q", "heads", "kv_heads", "head_dim", "dtype", "causal"]),
+        st.sampled_from(["batch", "seq_q", "heads", "kv_heads", "head_dim", "dtype", "causal", "window"]),
         st.one_of(
             st.none(),
             st.booleans(),
@@ -107,3 +111,14 @@ def test_anything_else_is_a_one_line_refusal_or_a_problem(data):
         AttentionProblem.from_json(data)
     except ProblemError as refusal:
         assert "\n" not in str(refusal)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.booleans(), st.one_of(st.none(), st.integers(1, 14)))
+def test_what_a_query_sees_is_what_the_docstring_says(q, kv, causal, window):
+    problem = make(seq_q=q, seq_kv=kv, causal=causal, window=window)
+    for i in range(q):
+        own = i + kv - q
+        seen = [j for j in range(kv) if (j <= own or not causal) and (window is None or abs(j - own) < window)]
+        assert list(problem.visible(i)) == seen
+    assert problem.blind_rows == sum(1 for i in range(q) if not problem.visible(i))
+    assert all(not problem.visible(i) for i in range(problem.blind_rows))  # at the top, all of them

@@ -101,14 +101,12 @@ def _query_row(
     problem: AttentionProblem, i: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """One row of O and dQ, (dim,) float64; zeros where the row sees no key."""
-    visible = problem.seq_kv
-    if problem.causal:
-        visible = max(0, min(problem.seq_kv, i + 1 + problem.seq_kv - problem.seq_q))
+    visible = problem.visible(i)
     zeros = torch.zeros(problem.head_dim, dtype=torch.float64, device=q.device)
-    if visible == 0:
+    if not visible:
         return zeros, None if grad is None else zeros
     scale = 1 / math.sqrt(problem.head_dim)
-    k, v = k[:visible].double(), v[:visible].double()
+    k, v = (t[visible.start : visible.stop].double() for t in (k, v))
     p = torch.softmax(k @ q.double() * scale, dim=0)
     out = p @ v
     if grad is None:
@@ -141,9 +139,12 @@ def _key_rows(
             rows = slice(start, min(start + chunk, problem.seq_q))
             queries, grads = q[b, rows, h].double(), grad_out[b, rows, h].double()
             scores = queries @ keys.T * scale
-            if problem.causal:
-                last = torch.arange(rows.start, rows.stop, device=q.device)[:, None] + problem.seq_kv - problem.seq_q
-                scores.masked_fill_(columns[None, :] > last, -torch.inf)
+            if problem.masked:
+                own = torch.arange(rows.start, rows.stop, device=q.device)[:, None] + problem.seq_kv - problem.seq_q
+                hidden = columns > own + (0 if problem.causal else problem.window - 1)
+                if problem.window is not None:
+                    hidden |= columns <= own - problem.window
+                scores.masked_fill_(hidden, -torch.inf)
             p = torch.softmax(scores, dim=1).nan_to_num_(0.0)  # a row that sees no key is NaN here and 0 by definition
             dp = grads @ values.T
             ds = p[:, at] * (dp[:, at] - (p * dp).sum(dim=1, keepdim=True))

@@ -70,18 +70,30 @@ def first_line(error: BaseException | str) -> str:
     return re.sub(r"\s+", " ", line)[:300]
 
 
+NO_WINDOW = "a sliding window needs a mask that this kernel does not take"
+
+
 def needs_half_precision(problem: AttentionProblem) -> str:
     if problem.dtype == "float32":
         return "float32 is not supported; float16 or bfloat16 is needed"
     return ""
 
 
-def causal_mask(problem: AttentionProblem, device: torch.device) -> torch.Tensor:
-    """(seq_q, seq_kv) bool, true where a query must not look; bottom-right. Built in place, 1 byte a pair."""
-    mask = torch.ones(problem.seq_q, problem.seq_kv, dtype=torch.bool, device=device)
-    return mask.triu_(diagonal=problem.seq_kv - problem.seq_q + 1)
+def hidden_pairs(problem: AttentionProblem, device: torch.device) -> torch.Tensor:
+    """(seq_q, seq_kv) bool, true where a query must not look: mask and window, bottom-right. 1 byte a pair.
+
+    The causal part is built in place; what lies before a window takes a second mask while it is built.
+    """
+    own = (
+        problem.seq_kv - problem.seq_q
+    )  # query i's own key is i + own, and triu_ and tril_ count diagonals the same way
+    hidden = torch.ones(problem.seq_q, problem.seq_kv, dtype=torch.bool, device=device)
+    hidden.triu_(diagonal=own + (1 if problem.causal else problem.window))
+    if problem.window is not None:
+        hidden |= torch.ones_like(hidden).tril_(diagonal=own - problem.window)
+    return hidden
 
 
 def blind_rows(problem: AttentionProblem) -> int:
     """How many query rows, from the top, see no key at all; their output is defined as 0."""
-    return max(0, problem.seq_q - problem.seq_kv) if problem.causal else 0
+    return problem.blind_rows

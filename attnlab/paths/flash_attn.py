@@ -1,7 +1,8 @@
 """The FlashAttention packages: flash-attn (2), flash_attn_interface (3) and flash-attn-4.
 
-All take (batch, seq, heads, head_dim) and align a causal mask bottom-right (flash-attn since 2.1). Whether one is installed
-is decided by its distribution, never by a folder: the flash-attn 2 wheel ships a `flash_attn/cute` of its own.
+All take (batch, seq, heads, head_dim) and align a causal mask bottom-right (flash-attn since 2.1). A window is given to all
+as window_size=(left, right), the keys seen besides one's own on either side. Whether one is installed is decided by its
+distribution, never by a folder: the flash-attn 2 wheel ships a `flash_attn/cute` of its own.
 """
 
 from __future__ import annotations
@@ -95,10 +96,13 @@ class FlashAttn(Path):
         return ""
 
     def build(self, problem: AttentionProblem) -> Attention:
-        function, causal = self.load(), problem.causal
+        function, options = self.load(), {"causal": problem.causal}
+        if problem.window is not None:
+            left = problem.window - 1
+            options["window_size"] = (left, 0 if problem.causal else left)
 
         def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            out = function(q, k, v, causal=causal)
+            out = function(q, k, v, **options)
             return out[0] if isinstance(out, tuple) else out
 
         return attention

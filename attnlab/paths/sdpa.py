@@ -14,7 +14,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
 from attnlab.device import PathStatus
-from attnlab.paths.base import GRID_LIMIT, Attention, Path, blind_rows, causal_mask, first_line, needs_half_precision
+from attnlab.paths.base import (
+    GRID_LIMIT,
+    NO_WINDOW,
+    Attention,
+    Path,
+    first_line,
+    hidden_pairs,
+    needs_half_precision,
+)
 from attnlab.problem import AttentionProblem
 
 BACKENDS = {
@@ -38,14 +46,16 @@ class Sdpa(Path):
 
     def unsupported(self, problem: AttentionProblem) -> str:
         if self.device.type == "cpu":
-            if self.name == "sdpa-flash" and blind_rows(problem):
+            if self.name == "sdpa-flash" and problem.blind_rows:
                 return "PyTorch's CPU flash kernel is not exact for query rows that see no key"
             return ""
+        if problem.window is not None and self.name != "sdpa-math":
+            return NO_WINDOW
         if self.name in ("sdpa-flash", "sdpa-cudnn") and needs_half_precision(problem):
             return needs_half_precision(problem)
         if self.name == "sdpa-flash" and problem.batch > GRID_LIMIT:
             return f"launch limit: batch is {problem.batch:,}, at most {GRID_LIMIT:,}"
-        if self.name in ("sdpa-cudnn", "sdpa-efficient") and blind_rows(problem):
+        if self.name in ("sdpa-cudnn", "sdpa-efficient") and problem.blind_rows:
             # Tried on an H200 with torch 2.11: both answer 1.5 in rows that see no key, where 0 is right.
             return f"{self.name} is wrong for query rows that see no key; seq_q must be at most seq_kv with causal"
         return ""
@@ -54,14 +64,14 @@ class Sdpa(Path):
         backend = BACKENDS[self.name]
         gqa = problem.heads != problem.kv_heads
         square = problem.seq_q == problem.seq_kv
+        is_causal = problem.causal and square and problem.window is None
         bias: torch.Tensor | None = None
-        if problem.causal and not square:
+        if problem.masked and not is_causal:
             # is_causal aligns top-left; these two align bottom-right.
-            if self.device.type == "cuda":
+            if self.device.type == "cuda" and problem.window is None:
                 bias = causal_lower_right(problem.seq_q, problem.seq_kv)
             else:
-                bias = ~causal_mask(problem, self.device)
-        is_causal = problem.causal and square
+                bias = ~hidden_pairs(problem, self.device)
 
         def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             with sdpa_kernel(backend):

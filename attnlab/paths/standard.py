@@ -1,7 +1,7 @@
 """Standard attention: QKᵀ, scale, softmax, AV as separate operations, the scores written to memory and read again.
 
-It is what a good PyTorch user writes: batched matrix products on views, in the dtype asked for, the causal mask made once
-beforehand, no buffer kept alive longer than needed.
+It is what a good PyTorch user writes: batched matrix products on views, in the dtype asked for, the mask made once
+beforehand, no buffer kept alive longer than needed. `cost.standard_steps` lists what each operation moves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from attnlab.paths.base import Attention, Path, blind_rows, causal_mask
+from attnlab.paths.base import Attention, Path, hidden_pairs
 from attnlab.problem import AttentionProblem
 
 
@@ -18,8 +18,8 @@ class Standard(Path):
     def build(self, problem: AttentionProblem) -> Attention:
         scale = 1 / math.sqrt(problem.head_dim)
         group = problem.heads // problem.kv_heads
-        mask = causal_mask(problem, self.device) if problem.causal else None
-        blind = blind_rows(problem)
+        mask = hidden_pairs(problem, self.device) if problem.masked else None
+        blind = problem.blind_rows
         if mask is not None:
             mask[:blind] = False  # a row that is -inf throughout would make softmax NaN; it is set to 0 below
 
