@@ -37,8 +37,10 @@ class Peak:
 HALVED = "printed with sparsity, halved"
 PEAKS = (
     # Blackwell
+    Peak(names=("GB200",), tensor_tflops=2500, float32_tflops=80, bandwidth_tbs=8.0,
+         source=f"NVIDIA Blackwell data sheet, 2025, one GPU of GB200 NVL72; {HALVED}"),
     Peak(names=("B200",), tensor_tflops=2250, float32_tflops=75, bandwidth_tbs=7.7,
-         source=f"NVIDIA HGX B200 data sheet, 2025, an eighth of the board; {HALVED}"),
+         source=f"NVIDIA Blackwell data sheet, 2025, one GPU of HGX B200; {HALVED}"),
     Peak(names=("GeForce RTX 5090",), tensor_tflops=209.5, float32_tflops=104.8, bandwidth_tbs=1.792,
          source="NVIDIA RTX Blackwell GPU architecture paper, 2025"),
     # Hopper
@@ -88,6 +90,8 @@ PEAKS = (
     Peak(names=("T4",), tensor_tflops=65, float32_tflops=8.1, bandwidth_tbs=0.32, bfloat16=False,
          source="NVIDIA T4 data sheet, 2019"),
     Peak(names=("V100-SXM2-16GB", "V100-SXM2-32GB"), tensor_tflops=125, float32_tflops=15.7, bandwidth_tbs=0.9,
+         bfloat16=False, source="NVIDIA V100 data sheet, January 2020"),
+    Peak(names=("V100-PCIE-16GB", "V100-PCIE-32GB"), tensor_tflops=112, float32_tflops=14, bandwidth_tbs=0.9,
          bfloat16=False, source="NVIDIA V100 data sheet, January 2020"),
 )  # fmt: skip
 

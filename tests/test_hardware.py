@@ -17,6 +17,12 @@ from attnlab import hardware
         ("NVIDIA A100-SXM4-80GB", "bfloat16", 312),
         ("A100-SXM4-80GB", "bfloat16", 312),
         ("NVIDIA A100-PCIE-40GB", "bfloat16", 312),
+        ("NVIDIA A100 80GB PCIe", "bfloat16", 312),
+        ("NVIDIA B200", "bfloat16", 2250),
+        ("NVIDIA GB200", "bfloat16", 2500),
+        ("NVIDIA GeForce RTX 3090", "bfloat16", 71),
+        ("NVIDIA GeForce RTX 4090", "bfloat16", 165.2),
+        ("NVIDIA GeForce RTX 5090", "bfloat16", 209.5),
         ("NVIDIA A10", "bfloat16", 125),
         ("NVIDIA A10G", "bfloat16", 70),
         ("NVIDIA L4", "bfloat16", 121),
@@ -25,6 +31,9 @@ from attnlab import hardware
         ("NVIDIA RTX A6000", "bfloat16", 154.8),
         ("Tesla T4", "float16", 65),
         ("Tesla T4", "bfloat16", None),
+        ("Tesla V100-SXM2-32GB", "float16", 125),
+        ("Tesla V100-PCIE-16GB", "float16", 112),
+        ("Tesla V100-SXM2-16GB", "bfloat16", None),
     ],
 )
 def test_dense_peak_of_the_exact_card(name, dtype, tflops):
@@ -37,7 +46,15 @@ def test_dense_peak_of_the_exact_card(name, dtype, tflops):
         "Some Future GPU",
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",  # a slice has a fraction of the card
         "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA RTX A6000 Laptop GPU",
+        "NVIDIA A100-SXM4-80GB MIG 3g.40gb",
         "NVIDIA A100",
+        "NVIDIA H100",
+        "NVIDIA H20-3e",
+        "NVIDIA GH200 480GB",
+        "NVIDIA B300",
         "NVIDIA L40S-48Q",
         "NVIDIA",
         "",
@@ -47,6 +64,31 @@ def test_unknown_card_has_no_peak(name):
     assert hardware.lookup(name) is None
     assert hardware.dense_peak_tflops(name, "bfloat16") is None
     assert hardware.bandwidth_tbs(name) is None
+
+
+@pytest.mark.parametrize(
+    ("shorter", "longer"),
+    [
+        ("NVIDIA L4", "NVIDIA L40S"),
+        ("NVIDIA L40", "NVIDIA L40S"),
+        ("NVIDIA H20", "NVIDIA H200"),
+        ("NVIDIA H200", "NVIDIA H200 NVL"),
+        ("NVIDIA H100 PCIe", "NVIDIA H100 NVL"),
+        ("NVIDIA A10", "NVIDIA A10G"),
+        ("NVIDIA A10", "NVIDIA A100 80GB PCIe"),
+        ("NVIDIA B200", "NVIDIA GB200"),
+        ("NVIDIA A40", "NVIDIA RTX A6000"),
+    ],
+)
+def test_a_name_within_another_is_another_card(shorter, longer):
+    one, other = hardware.lookup(shorter), hardware.lookup(longer)
+    assert one is not other
+    assert (one.tensor_tflops, one.bandwidth_tbs) != (other.tensor_tflops, other.bandwidth_tbs)
+
+
+def test_memory_of_one_chip_comes_at_several_speeds():
+    names = ("A100-PCIE-40GB", "A100 80GB PCIe", "A100-SXM4-80GB", "H100 PCIe", "H100 80GB HBM3", "H200")
+    assert [hardware.bandwidth_tbs(f"NVIDIA {name}") for name in names] == [1.555, 1.935, 2.039, 2.0, 3.35, 4.8]
 
 
 def test_h200_ridge():
