@@ -38,8 +38,8 @@ from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
 from attnlab.planner import Planner, Step, Untried
 from attnlab.process import WorkerProcess
-from attnlab.roofline import implausible
 from attnlab.run import Run, Snapshot, WorkerState
+from attnlab.samples import screened
 from attnlab.store import Store, in_order
 from attnlab.sweep import Sweep
 from attnlab.units import ms, seconds
@@ -421,6 +421,7 @@ class Lab:
                 "budget_s": step.budget_s,
                 "min_samples": step.min_samples,
                 "target": step.target,
+                "l2": job.planner.sweep.l2,
             }
         )
         self._set_alarm(job.limit_s, self._on_time_limit)
@@ -457,6 +458,7 @@ class Lab:
         answers = {
             "hello": self._on_hello,
             "path": self._on_path,
+            "ceilings": self._on_ceilings,
             "waiting": self._on_waiting,
             "started": self._on_started,
             "compiling": self._on_compiling,
@@ -488,7 +490,7 @@ class Lab:
         return job
 
     def _on_hello(self, message: dict[str, Any]) -> None:
-        device = Device.from_json(message["device"])
+        device = self._with_ceilings(Device.from_json(message["device"]))
         paths = tuple(PathStatus.from_json(status) for status in message["paths"])
         self._ready, self._alarm = True, None
         if device.key != self._last_key:
@@ -496,9 +498,29 @@ class Lab:
         self._last_key = device.key
         self._set_worker("busy" if self._job else "ready", device=device, paths=paths)
         self.store.remember_device(self.worker_command, device, paths)
+        known = {"matmul_tflops": device.matmul_tflops, "copy_tbs": device.copy_tbs} if device.matmul_tflops else {}
+        self._process.send({"do": "ceilings", **known})
         if self._job is not None:
             self._job.free_bytes = device.free_bytes
         self._advance()
+
+    def _with_ceilings(self, device: Device) -> Device:
+        """The device with what was measured on it before, by a worker that was started the same way."""
+        before = self.store.last_device(self.worker_command)
+        if before is None or before[0].key != device.key:
+            return device
+        return replace(device, matmul_tflops=before[0].matmul_tflops, copy_tbs=before[0].copy_tbs)
+
+    def _on_ceilings(self, message: dict[str, Any]) -> None:
+        rates = tuple((str(dtype), float(rate)) for dtype, rate in message["matmul_tflops"])
+        device = replace(self._worker.device, matmul_tflops=rates, copy_tbs=float(message["copy_tbs"]))
+        with self._changed:
+            self._set_worker(self._worker.state, self._worker.text, device=device)
+            if self._active:
+                self._update(self._active, device=device)
+        self.store.remember_device(self.worker_command, device, self._worker.paths)
+        if self._job is not None:
+            self.store.start(self._job.run_id, device)
 
     def _disown_answers(self, device: Device) -> None:
         """Answers given before the worker was there, from another device or other versions, say so."""
@@ -557,7 +579,7 @@ class Lab:
         if m.problem != job.step.problem or m.path not in job.step.paths or m.path in job.reported:
             self._note(f"a measurement that was not asked for: {m.path} at sequence {m.seq:,}")
             return
-        self._record(job, judged(replace(m, phase=job.step.phase), self._worker.device))
+        self._record(job, screened(replace(m, phase=job.step.phase), self._worker.device))
         job.reported.add(m.path)
         job.limit_s = self._limit_s(job.step)  # what compiled has compiled
         if m.status != "fault":
@@ -664,13 +686,3 @@ class Lab:
             for run_id in [self._active, *self._queue]:
                 self._finish(run_id, "failed", reason)
             self._end_job()
-
-
-def judged(m: Measurement, device: Device) -> Measurement:
-    """The measurement, as `suspect` when it cannot be: no time at all, or more than the device's peak."""
-    if not m.ok:
-        return m
-    if m.device_ms is None or m.device_ms <= 0:
-        return replace(m, status="suspect", reason=f"impossible: reported ok with a time of {m.device_ms} ms")
-    reason = implausible(m.problem, m.device_ms, device)
-    return replace(m, status="suspect", reason=reason) if reason else m

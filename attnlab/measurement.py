@@ -24,6 +24,7 @@ STATUS_WORDS = {  # for marks and cells; sentences have verbs of their own
     "suspect": "suspect",
 }
 STATUSES = tuple(STATUS_WORDS)
+CLOCK_SHIFT = 0.05  # a clock that moved by more than this share makes times differ by as much
 LISTS = ("samples_ms", "unused", "throttle", "notes")  # tuples here, lists in JSON
 
 
@@ -67,7 +68,7 @@ class Measurement:
     predicted_ms: float | None = None  # for a point that was not tried
     predicted_bytes: int | None = None
     notes: tuple[str, ...] = ()
-    in_samples_s: float = 0.0  # time the device spent inside samples, for the cost of a sweep
+    in_samples_s: float = 0.0  # time the device spent inside the samples of the last visit, for the cost of a sweep
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -107,6 +108,10 @@ class Measurement:
         return (self.device_ms_low, self.device_ms_high) if self.device_ms_low and self.device_ms_high else None
 
     @property
+    def clock_moved(self) -> bool:
+        return clock_moved(self.clock_mhz_low, self.clock_mhz_high)
+
+    @property
     def tflops(self) -> float | None:
         """Achieved rate in TFLOP/s: exact FLOPs over device time."""
         if self.flops is None or not self.device_ms:
@@ -132,3 +137,8 @@ class Measurement:
         for name in LISTS:
             mine[name] = tuple(mine.get(name) or ())
         return cls(problem=problem, **mine)
+
+
+def clock_moved(low_mhz: float | None, high_mhz: float | None) -> bool:
+    """Whether two clocks differ by more than CLOCK_SHIFT of the higher; not where one is unknown."""
+    return bool(low_mhz and high_mhz) and high_mhz - low_mhz > CLOCK_SHIFT * high_mhz

@@ -24,7 +24,6 @@ QUICK_SAMPLES = 3
 QUICK_BUDGET_S = {"cuda": 0.01, "cpu": 0.03}  # samples of one path; long calls take QUICK_SAMPLES whatever that costs
 QUICK_TARGET = 0.05
 REFINED_SAMPLES = 10
-REFINED_TARGET = 0.01
 REFINE_SHARE = 0.1  # of the budget goes to refinement, or as long as the quick pass took, whichever is more
 OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, and one for memory or the wall clock
 
@@ -156,27 +155,32 @@ class Planner:
         return Measurement.of(problem, path, "skipped", reason=reason, predicted_ms=call_ms)
 
     def _refine(self, points: Points, elapsed_s: float) -> Step | None:
-        """The cheapest sequence length still to refine; time is shared so that each of them gets its samples."""
+        """The cheapest sequence length still to refine; time is shared so that each of them gets its samples.
+
+        The samples of the quick pass count on: a visit adds what is missing to them.
+        """
         allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, self.quick_s))
         left_s = allowed_s - elapsed_s
         waiting: list[tuple[float, int, list[Measurement]]] = []  # seconds for one call of each path, seq, points
         for seq in self.sweep.seqs:
-            here = [points[path, seq] for path in self.sweep.paths if needs_refining(points[path, seq])]
+            there = [points[path, seq] for path in self.sweep.paths]
+            here = [m for m in there if needs_refining(m, self.sweep.precision)]
             if here:
                 waiting.append((sum(call_ms(m) for m in here) / 1e3, seq, here))
         waiting.sort(key=lambda item: item[:2])
-        least = QUICK_SAMPLES + 1 + OVERHEAD_CALLS  # calls of a visit that is worth making
+        least = 1 + OVERHEAD_CALLS  # calls of a visit that is worth making
         while waiting and least * sum(item[0] for item in waiting) > left_s:
             waiting.pop()  # the dearest stays as the quick pass left it, rather than all of them
         if not waiting:
             return None
         (round_s, _, here), dearer = waiting[0], waiting[1:]
         for_here_s = left_s - least * sum(item[0] for item in dearer)
-        samples = max(QUICK_SAMPLES + 1, min(REFINED_SAMPLES, int(for_here_s / round_s) - OVERHEAD_CALLS))
-        all_rounds_s = round_s + sum(item[0] for item in dearer)
-        if (REFINED_SAMPLES + OVERHEAD_CALLS) * all_rounds_s <= left_s:
-            needed_s = [REFINED_SAMPLES * call_ms(m) / 1e3 for _, _, points_there in waiting for m in points_there]
-            budget_s = water_level(needed_s, left_s - OVERHEAD_CALLS * all_rounds_s)
+        have = min(m.samples for m in here)
+        samples = max(have + 1, min(REFINED_SAMPLES, have + int(for_here_s / round_s) - OVERHEAD_CALLS))
+        needed_s = [missing(m) * call_ms(m) / 1e3 for _, _, points_there in waiting for m in points_there]
+        overhead_s = OVERHEAD_CALLS * (round_s + sum(item[0] for item in dearer))
+        if sum(needed_s) + overhead_s <= left_s:
+            budget_s = water_level(needed_s, left_s - overhead_s)
         else:
             budget_s = 0.0  # the least number of samples and no more
         return Step(
@@ -185,17 +189,28 @@ class Planner:
             phase=REFINED,
             budget_s=budget_s,
             min_samples=samples,
-            target=REFINED_TARGET,
-            predicted_s=sum(max(budget_s, (samples + OVERHEAD_CALLS) * call_ms(m) / 1e3) for m in here),
+            target=self.sweep.precision,
+            predicted_s=sum(
+                max(budget_s, (max(samples - m.samples, 0) + OVERHEAD_CALLS) * call_ms(m) / 1e3) for m in here
+            ),
         )
 
 
-def needs_refining(m: Measurement) -> bool:
+def missing(m: Measurement) -> int:
+    """How many samples a refined point has more."""
+    return max(REFINED_SAMPLES - m.samples, 1)
+
+
+def needs_refining(m: Measurement, precision: float) -> bool:
     """Whether another visit would help: measured by the quick pass, with few samples or a wide interval."""
-    if not m.ok or m.phase != QUICK or not m.device_ms:
-        return False
-    sharp = m.interval_ms is not None and (m.interval_ms[1] - m.interval_ms[0]) / 2 <= REFINED_TARGET * m.device_ms
-    return m.samples < REFINED_SAMPLES or not sharp
+    return (
+        m.ok and m.phase == QUICK and bool(m.device_ms) and not (m.samples >= REFINED_SAMPLES and sharp(m, precision))
+    )
+
+
+def sharp(m: Measurement, precision: float) -> bool:
+    """Whether half of its interval is within `precision` of the median."""
+    return m.interval_ms is not None and (m.interval_ms[1] - m.interval_ms[0]) / 2 <= precision * m.device_ms
 
 
 def call_ms(m: Measurement) -> float:

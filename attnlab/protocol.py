@@ -3,11 +3,14 @@
 Lab → worker
 
     {"do": "measure", "id": 7, "problem": {…}, "paths": ["standard", "flash"], "phase": "quick", "budget_s": 0.5,
-     "min_samples": 3, "target": 0.01}
+     "min_samples": 3, "target": 0.01, "l2": "cold"}
         One step: one problem, the same tensors through each path in turn. `budget_s` is the time the samples of each
-        path may take, `target` the relative half width of the interval at which sampling stops.
+        path may take, `target` the relative half width of the interval at which sampling stops. A quick visit begins the
+        samples of a path anew, a refined one adds to them.
     {"do": "compare", "id": 8, "problem": {…}, "flash": "flash", "steps": 5}
         Standard and the path `flash` back to back on the same tensors, `steps` rounds, wall clock with synchronisation.
+    {"do": "ceilings"} or {"do": "ceilings", "matmul_tflops": [["bfloat16", 700.0], …], "copy_tbs": 4.2}
+        Measure what the device reaches, and say so; or hold points to what was measured on it before.
     {"do": "cancel"}
         Abandon the step in flight at the next moment between two calls.
 
@@ -17,6 +20,7 @@ Worker → lab
 
     {"event": "hello", "pid": 4711, "device": {…Device}, "paths": [{…PathStatus}, …]}     once, when it can measure
     {"event": "path", "status": {…PathStatus}}             what idle probing has learnt since
+    {"event": "ceilings", "matmul_tflops": [["bfloat16", 700.0], …], "copy_tbs": 4.2}
     {"event": "waiting", "id": 7, "text": "…"}             another process holds the device
     {"event": "started", "id": 7, "path": "flash"}
     {"event": "compiling", "id": 7, "path": "flash", "text": "compiling flash-attn-4 …"}

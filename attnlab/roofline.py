@@ -1,32 +1,96 @@
-"""The least time that the hardware needs for a problem: its arithmetic over the dense peak.
+"""The least time that the hardware needs for a problem, and what it means when a clock shows less.
 
-A measured time below this floor is no record but an error (a clock stopped too early, a kernel that did not run), and
-`implausible` says so. Bytes over the bandwidth give no such bound: an output that is still in L2 when the clock stops
-was never written to memory, so a time below that proves nothing for small tensors.
+Two floors: the arithmetic over the dense peak, and, where the cache was cold, what must be read over the bandwidth of the
+memory. (Writing gives no floor: an output that is still in L2 when the clock stops was never written to memory.) A time
+below a floor is no record but an error: a clock stopped too early, a kernel that did not run.
+
+The peak is the data sheet's. On a card that the table does not know it is what a large matrix product and a large copy
+reached there, and since those stay below the true peak, a time is called impossible only well above them.
 
 Source: Williams, Waterman, Patterson, "Roofline", 2009.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from attnlab import cost, hardware
 from attnlab.device import Device
 from attnlab.problem import AttentionProblem
 
+# How far above a measured ceiling the true peak may lie. On an H200 a matrix product reached 700 of 989.5 TFLOP/s and a
+# copy 4.27 of 4.8 TB/s.
+MATMUL_MARGIN = 1.5
+COPY_MARGIN = 1.25
 
-def compute_floor_ms(problem: AttentionProblem, device: Device) -> float | None:
-    """Exact FLOPs over the device's dense peak, in ms; None when the peak is not known."""
-    peak = hardware.dense_peak_tflops(device.name, problem.dtype) if device.kind == "cuda" else None
-    return None if peak is None else cost.flops(problem) / peak / 1e9
+
+@dataclass(frozen=True)
+class Floor:
+    """`amount` of `unit` (TFLOP or TB) cannot be done in less than `ms`, because of `peak`, in words."""
+
+    ms: float
+    amount: float
+    unit: str
+    peak: str
+
+    def broken_by(self, ms: float) -> str:
+        """One line when a time in ms lies below the floor, with the rate that it implies; else empty."""
+        if ms >= self.ms:
+            return ""
+        if ms <= 0:
+            return f"impossible: {ms:g} ms for {self.amount:.3g} {self.unit}, above {self.peak} {self.unit}/s"
+        rate = self.amount / ms * 1e3
+        return f"impossible: implies {rate:,.{0 if rate >= 100 else 1}f} {self.unit}/s, above {self.peak}"
 
 
-def implausible(problem: AttentionProblem, device_ms: float, device: Device) -> str:
-    """One line when no kernel can compute the problem there in `device_ms`; empty when it can, or nobody knows."""
-    floor_ms = compute_floor_ms(problem, device)
-    if floor_ms is None or device_ms >= floor_ms:
-        return ""
-    peak = hardware.dense_peak_tflops(device.name, problem.dtype)
-    above = f"above the dense {problem.dtype} peak of {device.name}, {peak:,.10g}"
-    if device_ms <= 0:
-        return f"impossible: {device_ms:g} ms for {cost.flops(problem):,} FLOP, {above} TFLOP/s"
-    return f"impossible: implies {cost.flops(problem) / device_ms / 1e9:,.0f} TFLOP/s, {above}"
+def compute_floor(problem: AttentionProblem, device: Device) -> Floor | None:
+    """Exact FLOPs over the dense peak; None when no peak is known."""
+    if device.kind != "cuda":
+        return None
+    peak, words = hardware.dense_peak_tflops(device.name, problem.dtype), f"the dense {problem.dtype} peak of"
+    words = f"{words} {device.name}, {peak:,.10g}" if peak else ""
+    if peak is None and (measured := dict(device.matmul_tflops).get(problem.dtype)):
+        peak = MATMUL_MARGIN * measured
+        words = f"{MATMUL_MARGIN:g} times what a large matrix product reached here, {measured:,.0f} measured"
+    if peak is None:
+        return None
+    tflop = cost.flops(problem) / 1e12
+    return Floor(tflop / peak * 1e3, tflop, "TFLOP", words)
+
+
+def memory_floor(problem: AttentionProblem, device: Device, l2: str) -> Floor | None:
+    """What must be read over the bandwidth; None when the cache was not cold or no bandwidth is known."""
+    if device.kind != "cuda" or l2 != "cold":
+        return None
+    bandwidth = hardware.bandwidth_tbs(device.name)
+    words = f"the bandwidth of {device.name}, {bandwidth:.10g} TB/s, from a cold cache" if bandwidth else ""
+    if bandwidth is None and device.copy_tbs:
+        bandwidth = COPY_MARGIN * device.copy_tbs
+        words = f"{COPY_MARGIN:g} times what a large copy reached here, {device.copy_tbs:.2f} TB/s measured"
+    if bandwidth is None:
+        return None
+    terabytes = _once_read_bytes(problem) / 1e12
+    return Floor(terabytes / bandwidth * 1e3, terabytes, "TB", words)
+
+
+def _once_read_bytes(problem: AttentionProblem) -> int:
+    """Inputs that a call cannot do without, each once: what is read again may still be in the cache by then."""
+    rows, keys = problem.seq_q, problem.seq_kv
+    if problem.causal:
+        rows = min(rows, keys)  # those above see no key
+    if problem.window is not None:
+        keys = min(keys, rows + (problem.window - 1) * (1 if problem.causal else 2))
+    queries_bytes = cost.query_bytes(problem) * rows // problem.seq_q * (2 if problem.backward else 1)  # Q, dO
+    return queries_bytes + 2 * cost.key_bytes(problem) * keys // problem.seq_kv
+
+
+def floors(problem: AttentionProblem, device: Device, l2: str) -> tuple[Floor, ...]:
+    """Those that are known, for times measured with the cache as `l2` says ("cold", "hot", "" for a host)."""
+    known = (compute_floor(problem, device), memory_floor(problem, device, l2))
+    return tuple(floor for floor in known if floor is not None)
+
+
+def implausible(ms: float, floors: Sequence[Floor]) -> str:
+    """One line when nothing can be that fast; empty when it can, or nobody knows."""
+    return next((line for floor in floors if (line := floor.broken_by(ms))), "")

@@ -24,7 +24,7 @@ from typing import Any
 
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
-from attnlab.planner import REFINED_TARGET
+from attnlab.planner import sharp
 from attnlab.run import Run
 from attnlab.sweep import Sweep
 
@@ -329,8 +329,7 @@ def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
     if m.status in ("fault", "timeout"):
         return False
     if asked.budget_s > measured.budget_s:  # it buys points that were skipped, and narrower intervals
-        low, high = m.interval_ms or (0.0, 0.0)
-        return m.status != "skipped" and (high - low) / 2 <= REFINED_TARGET * (m.device_ms or 0.0)
+        return m.status != "skipped" and (m.interval_ms is None or sharp(m, asked.precision))
     if m.foreseen:
         return measured.try_oom or not asked.try_oom
     return True

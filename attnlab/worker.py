@@ -19,6 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,13 +38,12 @@ class Worker:
     def __init__(self, out: IO[str], device_name: str):
         import torch
 
-        from attnlab.measure.facts import device_facts
         from attnlab.measure.point import Bench
 
         self.out = out
         self.device = torch.device(device_name or ("cuda:0" if torch.cuda.is_available() else "cpu"))
         self.bench = Bench(self.device)
-        self.facts = device_facts(self.device)
+        self.facts = self.bench.facts
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.received = 0  # commands read so far
         self.cancelled_through = 0  # those up to this one are cancelled
@@ -99,6 +99,9 @@ class Worker:
         self.serving += 1
         cancelled = False
         try:
+            if command.get("do") == "ceilings":
+                self.take_ceilings(command)
+                return
             problem = AttentionProblem.from_json(command.get("problem"))
             with self.lock():
                 if command.get("do") == "measure":
@@ -121,6 +124,21 @@ class Worker:
         if self.serving <= self.cancelled_through:
             raise Cancelled
 
+    def take_ceilings(self, command: dict[str, Any]) -> None:
+        """Those that were measured here before, or else measures them and says so."""
+        from attnlab.measure import ceilings
+        from attnlab.measure.memory import free_bytes, release
+
+        rates, copy_tbs = command.get("matmul_tflops"), command.get("copy_tbs")
+        if rates is None:
+            with self.lock():
+                free = free_bytes(self.device)
+                rates = ceilings.matmul_tflops(self.device, self.bench.timer, free)
+                copy_tbs = ceilings.copy_tbs(self.device, self.bench.timer, free)
+            release(self.device)
+            self.send("ceilings", matmul_tflops=rates, copy_tbs=copy_tbs)
+        self.bench.facts = replace(self.facts, matmul_tflops=tuple(map(tuple, rates)), copy_tbs=copy_tbs)
+
     def measure(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
         from attnlab.measure.timing import Stop
 
@@ -131,6 +149,7 @@ class Worker:
             stop=Stop(budget_s=command["budget_s"], min_samples=command["min_samples"], target=command["target"]),
             check=self.check,
             say=lambda event, **fields: self.send(event, id=self.step_id, **fields),
+            l2=command.get("l2", "cold"),
         )
 
     def compare(self, problem: AttentionProblem, command: dict[str, Any]) -> None:

@@ -172,6 +172,14 @@ def main() -> None:
     say("path", status=vars(replace(paths[0], state="ready")))
     while True:
         command = commands.get()
+        if command["do"] == "ceilings":
+            if "matmul_tflops" not in command:
+                say(
+                    "ceilings",
+                    matmul_tflops=[["bfloat16", 700.0], ["float32", 50.0]],
+                    copy_tbs=MODE.get("ceilings_tbs", 4.2),
+                )
+            continue
         if MODE.get("half_line"):
             sys.stdout.write('{"event": "measure')
             sys.stdout.flush()

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from attnlab.measure.interval import median_interval, order_rank, relative_half_width
+from attnlab.interval import median_interval, order_rank, relative_half_width
 
 
 # Ranks for 95 %: Conover, Practical Nonparametric Statistics, 3rd ed., table A3 (binomial, p = 1/2).

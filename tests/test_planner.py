@@ -58,8 +58,10 @@ def run_through(sweep: Sweep, device: Device, ms_of, free_bytes: int | None = No
         assert len(steps) < 100
         for path in plan.paths:
             ms = ms_of(path, plan.seq)
-            samples = max(plan.min_samples, min(300, int(plan.budget_s * 1e3 / ms)))
-            clock_s += (samples + OVERHEAD_CALLS) * ms / 1e3
+            have = points[path, plan.seq].samples if plan.phase == "refined" else 0
+            new = max(plan.min_samples - have, min(300, int(plan.budget_s * 1e3 / ms)))
+            clock_s += (new + OVERHEAD_CALLS) * ms / 1e3
+            samples = have + new
             points[path, plan.seq] = point(plan.problem, path, ms, phase=plan.phase, samples=samples)
     return steps, points, clock_s
 
@@ -231,16 +233,17 @@ def test_refinement_that_was_not_asked_for_does_not_happen():
 
 
 def test_refinement_ends_with_its_time_and_the_dearest_points_give_way():
-    """A minute for the dearest point: it stays as it is, the others are refined, and the run does not double."""
+    """The dearest point would take all of it: it stays as it is, the others are refined, and the run does not double."""
     sweep = Sweep(problem=problem_at(128), seqs=(128, 256, 512), budget_s=600)
-    ms = {128: 1.0, 256: 200.0, 512: 6000.0}
+    ms = {128: 1.0, 256: 200.0, 512: 12_000.0}
     points = {(p, s): point(problem_at(s), p, ms[s]) for s in sweep.seqs for p in sweep.paths}
     planner, elapsed_s = Planner(sweep, H200), 1.0
     visited = []
     while plan := planner.next_step(points.values(), elapsed_s, H200.free_bytes):
         visited.append(plan.seq)
         for path in plan.paths:
-            elapsed_s += (max(plan.min_samples, plan.budget_s / ms[plan.seq]) + OVERHEAD_CALLS) * ms[plan.seq] / 1e3
+            new = max(plan.min_samples - QUICK_SAMPLES, plan.budget_s * 1e3 / ms[plan.seq])
+            elapsed_s += (new + OVERHEAD_CALLS) * ms[plan.seq] / 1e3
             points[path, plan.seq] = point(plan.problem, path, ms[plan.seq], phase="refined")
     assert visited == [128, 256]
     assert elapsed_s <= 1.0 + REFINE_SHARE * sweep.budget_s + 1e-6

@@ -13,6 +13,7 @@ from attnlab.measure.point import Bench
 from attnlab.measure.timing import Stop
 from attnlab.measurement import Measurement
 from attnlab.paths import FAULTS, PATHS, PathInfo
+from attnlab.paths.faulty import COMPILES_S
 from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
 
 GIB = 1 << 30
@@ -31,7 +32,7 @@ def bench():
     return Bench(torch.device("cpu"))
 
 
-def visit(bench, problem, paths, *, phase="quick", budget_s=0.05, min_samples=3) -> dict[str, Measurement]:
+def visit(bench, problem, paths, *, phase="quick", budget_s=0.05, min_samples=3, l2="cold") -> dict[str, Measurement]:
     found: dict[str, Measurement] = {}
 
     def say(event, **fields):
@@ -40,7 +41,7 @@ def visit(bench, problem, paths, *, phase="quick", budget_s=0.05, min_samples=3)
             found[m.path] = m
 
     stop = Stop(budget_s=budget_s, min_samples=min_samples, target=0.01)
-    bench.step(problem, list(paths), phase=phase, stop=stop, check=lambda: None, say=say)
+    bench.step(problem, list(paths), phase=phase, stop=stop, check=lambda: None, say=say, l2=l2)
     return found
 
 
@@ -70,10 +71,27 @@ def test_a_second_visit_does_not_time_the_first_call_again(bench):
     assert again.first_call_s == first.first_call_s and again.samples >= 10 and again.phase == "refined"
 
 
-def test_a_wrong_answer_is_suspect_and_says_by_how_much(bench):
-    points = visit(bench, CPU_PROBLEM, ["faulty-wrong", "standard"])
-    assert points["faulty-wrong"].status == "suspect" and "away from float64" in points["faulty-wrong"].reason
+@pytest.mark.parametrize("path", ["faulty-wrong", "faulty-zeros"])
+def test_a_wrong_answer_is_suspect_and_says_by_how_much(bench, path):
+    points = visit(bench, CPU_PROBLEM, [path, "standard"])
+    assert points[path].status == "suspect" and "away from float64" in points[path].reason
     assert points["standard"].status == "ok"
+
+
+def test_a_compilation_inside_the_clock_is_kept_out_of_the_median(bench):
+    m = visit(bench, CPU_PROBLEM, ["faulty-compiles"], phase="refined", min_samples=10)["faulty-compiles"]
+    assert m.ok and max(m.samples_ms) > 1e3 * COMPILES_S > 2 * m.device_ms_high
+    assert [m.samples_ms[i] for i in m.unused] == [max(m.samples_ms)] and m.samples == len(m.samples_ms) - 1
+    assert any("outlier" in note for note in m.notes)
+
+
+def test_samples_of_two_visits_are_one_series(bench):
+    quick = visit(bench, CPU_PROBLEM, ["flash"])["flash"]
+    refined = visit(bench, CPU_PROBLEM, ["flash"], phase="refined", min_samples=len(quick.samples_ms) + 4)["flash"]
+    assert refined.samples_ms[: len(quick.samples_ms)] == quick.samples_ms
+    assert len(refined.samples_ms) >= len(quick.samples_ms) + 4
+    again = visit(bench, CPU_PROBLEM, ["flash"])["flash"]  # a quick visit belongs to a new run
+    assert again.samples_ms[:1] != quick.samples_ms[:1]
 
 
 def test_running_out_of_memory_is_a_result_and_the_step_goes_on(bench):
@@ -167,6 +185,54 @@ def test_f13_no_latency_is_below_what_the_hardware_allows(cuda_bench):
     for name, m in measured.items():
         assert m.status == "ok", (name, m.reason)
         assert m.device_ms >= m.flops / peak / 1e9, name
+
+
+@pytest.mark.gpu
+def test_work_outside_the_timed_stream_is_impossible(cuda_bench):
+    problem = AttentionProblem(batch=4, seq_q=2048, heads=32, head_dim=128)
+    for phase in ("quick", "refined"):
+        m = visit(cuda_bench, problem, ["faulty-unsynced"], phase=phase)["faulty-unsynced"]
+        assert m.status == "suspect" and "impossible" in m.reason, (phase, m)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("path", ["faulty-wrong", "faulty-zeros"])
+def test_a_planted_wrong_answer_is_found_on_the_device(cuda_bench, path):
+    problem = AttentionProblem(batch=2, seq_q=1024, heads=4, head_dim=128)  # F16
+    points = visit(cuda_bench, problem, [path, "standard", "flash"])
+    assert points[path].status == "suspect" and "away from float64" in points[path].reason
+    assert points["standard"].status == points["flash"].status == "ok"
+
+
+@pytest.mark.gpu
+def test_a_planted_compilation_is_kept_out_on_the_device(cuda_bench):
+    problem = AttentionProblem(batch=4, seq_q=1024, heads=32, head_dim=128)
+    points = visit(cuda_bench, problem, ["faulty-compiles", "standard"], phase="refined", min_samples=10)
+    m, plain = points["faulty-compiles"], points["standard"]
+    assert m.ok and m.unused and m.device_ms == pytest.approx(plain.device_ms, rel=0.1)
+    assert m.device_ms_high < COMPILES_S * 1e3 / 10
+
+
+@pytest.mark.gpu
+def test_a_point_has_three_clocks(cuda_bench):
+    problem = AttentionProblem(batch=4, seq_q=256, heads=32, head_dim=128)
+    points = visit(cuda_bench, problem, ["standard", "flash"], phase="refined", min_samples=10)
+    for m in points.values():
+        assert m.ok and m.l2 == "cold" and "cold L2" in m.clock
+        assert m.device_ms < m.wall_ms and m.graph_ms < m.wall_ms, m
+        assert m.clock_mhz > 0 and m.power_w > 0 and m.host_ms > 0
+
+
+@pytest.mark.gpu
+def test_a_decode_step_over_a_short_cache_shows_what_a_hot_cache_hides(cuda_bench):
+    """One query over 8 MiB of keys and values: they fit into L2 and stay there between samples that do not flush it."""
+    problem = AttentionProblem(batch=1, seq_q=1, seq_kv=2048, heads=8, head_dim=128)
+    cold, hot = (
+        visit(cuda_bench, problem, ["sdpa-efficient"], phase="refined", min_samples=20, l2=l2)["sdpa-efficient"]
+        for l2 in ("cold", "hot")
+    )
+    assert (cold.l2, hot.l2) == ("cold", "hot")
+    assert hot.device_ms < cold.device_ms
 
 
 @pytest.mark.gpu

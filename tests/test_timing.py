@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 import torch
 
 from attnlab.measure import timing
-from attnlab.measure.timing import Cancelled, HostTimer, Stop
+from attnlab.measure.timing import LATE, MOVED, SPARE_SAMPLES, Cancelled, HostTimer, Series, Stop
+from attnlab.roofline import Floor
 
 
 class Clock:
@@ -25,22 +28,35 @@ def nothing():
     return None
 
 
+def sample(clock, stop, check=nothing, series=None, limits=()):
+    series = series or Series()
+    HostTimer().sample(series, clock.call, stop, check, "", limits)
+    return series
+
+
 def test_stops_when_the_interval_is_narrow(monkeypatch):
     clock = Clock(monkeypatch, [0.001] * 100)
-    result = HostTimer().sample(clock.call, Stop(budget_s=10, min_samples=10, target=0.01), nothing, 5)
-    assert len(result.samples_ms) == 10 and result.wall_ms == pytest.approx(1.0)
+    series = sample(clock, Stop(budget_s=10, min_samples=10, target=0.01))
+    assert len(series.samples_ms) == 10 and series.walls_ms[0] == pytest.approx(1.0)
 
 
 def test_goes_on_while_the_interval_is_wide_and_time_is_left(monkeypatch):
     clock = Clock(monkeypatch, [0.001, 0.002] * 100)
-    result = HostTimer().sample(clock.call, Stop(budget_s=0.05, min_samples=3, target=0.01), nothing, 5)
-    assert 30 <= len(result.samples_ms) <= 40
+    series = sample(clock, Stop(budget_s=0.05, min_samples=3, target=0.01))
+    assert 30 <= len(series.samples_ms) <= 40
 
 
 def test_never_fewer_than_the_minimum_even_when_time_is_used_up(monkeypatch):
     clock = Clock(monkeypatch, [5.0] * 10)
-    result = HostTimer().sample(clock.call, Stop(budget_s=0.1, min_samples=3, target=0.01), nothing, 5)
-    assert len(result.samples_ms) == 3 and result.in_samples_s == pytest.approx(15)
+    series = sample(clock, Stop(budget_s=0.1, min_samples=3, target=0.01))
+    assert len(series.samples_ms) == 3 and series.used_s == pytest.approx(15)
+
+
+def test_a_later_visit_adds_what_is_missing(monkeypatch):
+    clock = Clock(monkeypatch, [0.001] * 100)
+    series = sample(clock, Stop(budget_s=10, min_samples=3, target=0.05))
+    sample(clock, Stop(budget_s=10, min_samples=10, target=0.01), series=series)
+    assert len(series.samples_ms) == clock.calls == 10
 
 
 def test_a_cancel_is_heard_between_two_calls(monkeypatch):
@@ -51,19 +67,54 @@ def test_a_cancel_is_heard_between_two_calls(monkeypatch):
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        HostTimer().sample(clock.call, Stop(budget_s=10, min_samples=50, target=0.0), check, 5)
+        sample(clock, Stop(budget_s=10, min_samples=50, target=0.0), check)
     assert clock.calls == 2
+
+
+def test_a_compilation_inside_the_clock_counts_for_nothing(monkeypatch):
+    clock = Clock(monkeypatch, [0.001, 0.001, 0.9] + [0.001] * 100)
+    series = sample(clock, Stop(budget_s=10, min_samples=10, target=0.01))
+    assert len(series.samples_ms) == 11 and len(series.counting()) == 10 and max(series.counting()) < 1.1
+
+
+def test_impossible_samples_are_replaced_a_bounded_number_of_times(monkeypatch):
+    limit = Floor(0.5, 1.0, "TFLOP", "a peak")
+    clock = Clock(monkeypatch, [0.0001, 0.0001] + [0.001] * 100)
+    assert len(sample(clock, Stop(10, 5, 0.01), limits=[limit]).samples_ms) == 7
+    clock = Clock(monkeypatch, [0.0001] * 1000)
+    assert len(sample(clock, Stop(10, 5, 0.01), limits=[limit]).samples_ms) == 5 + SPARE_SAMPLES
+    clock = Clock(monkeypatch, [0.1] * 1000)  # and no longer than the time for the point
+    assert len(sample(clock, Stop(0.05, 5, 0.01), limits=[Floor(500, 1.0, "TFLOP", "a peak")]).samples_ms) == 5
+
+
+def test_dropped_samples_stay_and_count_for_nothing():
+    series = Series(samples_ms=[1.0, 2.0, 3.0], unused={1: LATE}, readings=[object()])
+    series.drop(MOVED)
+    series.samples_ms.append(4.0)
+    assert series.unused == {0: MOVED, 1: LATE, 2: MOVED} and series.counting() == [4.0] and series.readings == []
+
+
+def test_late_samples_are_better_than_none():
+    series = Series(samples_ms=[1.0, 2.0], unused={0: LATE, 1: LATE})
+    series.count_late()
+    assert series.counting() == [1.0, 2.0] and series.unfilled
+
+
+# On a GPU
+
+
+def sampled(call, l2="cold", **stop):
+    timer, series = timing.CudaTimer(torch.device("cuda:0")), Series()
+    timer.sample(series, call, Stop(**{"budget_s": 0.5, "min_samples": 20, "target": 0.01, **stop}), nothing, l2, ())
+    return timer, series
 
 
 @pytest.mark.gpu
 def test_events_agree_with_a_graph_of_many_calls():
     """A copy of 64 MiB, timed call by call with events, against 20 of them replayed as one CUDA graph."""
-    device = torch.device("cuda:0")
-    source = torch.randn(32 << 20, device=device, dtype=torch.bfloat16)
+    source = torch.randn(32 << 20, device="cuda:0", dtype=torch.bfloat16)
     target = torch.empty_like(source)
-    measured = timing.CudaTimer(device).sample(
-        lambda: target.copy_(source), Stop(budget_s=0.5, min_samples=20, target=0.01), nothing, 5
-    )
+    _, series = sampled(lambda: target.copy_(source))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(20):
@@ -74,17 +125,60 @@ def test_events_agree_with_a_graph_of_many_calls():
     graph.replay()
     end.record()
     end.synchronize()
-    median = sorted(measured.samples_ms)[len(measured.samples_ms) // 2]
+    median = statistics.median(series.counting())
     assert median == pytest.approx(start.elapsed_time(end) / 20, rel=0.25)
-    assert not measured.launch_bound and measured.notes == ()
+    assert series.host_ms < median and not series.unfilled
 
 
 @pytest.mark.gpu
 def test_launch_cost_is_not_in_device_time():
     """A kernel that does next to nothing: a caller waits many times longer than the device works."""
     x = torch.zeros(1024, device="cuda:0")
-    result = timing.CudaTimer(torch.device("cuda:0")).sample(
-        lambda: x.add_(1), Stop(budget_s=0.2, min_samples=20, target=0.01), nothing, 5
-    )
-    assert result.launch_bound
-    assert sorted(result.samples_ms)[len(result.samples_ms) // 2] < result.wall_ms / 2
+    timer, series = sampled(lambda: x.add_(1))
+    waits_ms = statistics.median(timer.timed_call(lambda: x.add_(1))[1] * 1e3 for _ in range(20))
+    assert series.host_ms > statistics.median(series.counting()) and not series.unfilled
+    assert statistics.median(series.counting()) < waits_ms / 2
+
+
+@pytest.mark.gpu
+def test_a_hot_cache_is_faster_than_a_cold_one_where_the_data_fit():
+    """What the flush is for: a kernel that reads a quarter of L2."""
+    x = torch.randn(torch.cuda.get_device_properties(0).L2_cache_size // 16, device="cuda:0")
+    timer, cold = sampled(lambda: x.sum(), "cold")
+    _, hot = sampled(lambda: x.sum(), "hot")
+    assert timer.flush_bytes >= timer.l2_bytes
+    assert statistics.median(hot.counting()) < 0.8 * statistics.median(cold.counting())
+    assert "hot L2" in timer.clock("hot") and "cold L2" in timer.clock("cold")
+
+
+@pytest.mark.gpu
+def test_a_captured_call_replays_without_launch_cost():
+    x = torch.zeros(1024, device="cuda:0")
+
+    def many():
+        for _ in range(20):
+            x.add_(1)
+
+    timer, series = sampled(many)
+    timer.graph(series, many, 7, nothing, "cold")
+    assert len(series.graphs_ms) == 7 and series.no_graph == ""
+    assert statistics.median(series.graphs_ms) < series.host_ms
+
+
+@pytest.mark.gpu
+def test_a_call_that_cannot_be_captured_says_why_and_can_go_on():
+    x = torch.zeros(1024, device="cuda:0")
+    timer, series = sampled(lambda: x.sum().item())
+    timer.graph(series, lambda: x.sum().item(), 7, nothing, "cold")
+    assert series.graphs_ms == [] and series.no_graph.startswith("no CUDA graph: ")
+    assert series.unfilled  # such a call waits for the device itself: no queue can be filled
+    assert x.sum().item() == 0.0
+
+
+@pytest.mark.gpu
+def test_the_card_is_watched_while_the_samples_run():
+    x = torch.randn(4096, 4096, device="cuda:0")
+    _, series = sampled(lambda: x @ x, budget_s=0.2, target=0.0)
+    seen = series.conditions
+    assert len(series.readings) >= 3 and seen.clock_mhz_low <= seen.clock_mhz <= seen.clock_mhz_high
+    assert seen.power_w > 0 and seen.temperature_c > 0

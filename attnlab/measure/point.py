@@ -2,30 +2,39 @@
 
 The order: a trial launch (can it run at all?), the first call on the real tensors (timed apart, its outputs checked
 against float64), the samples, and the memory that one call takes. What cannot change between two visits of a problem,
-its answer and its peak, is worked out once.
+its answer and its peak, is worked out once; samples of a later visit join those of the first.
 """
 
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 
 import torch
 
 from attnlab.measure import memory
 from attnlab.measure.accuracy import Truth, judge, truth
+from attnlab.measure.facts import device_facts
 from attnlab.measure.inputs import Outputs, make_call, make_inputs
-from attnlab.measure.interval import median_interval
-from attnlab.measure.timing import Cancelled, Check, Stop, make_timer
+from attnlab.measure.timing import Cancelled, Check, Series, Stop, make_timer
 from attnlab.measure.trial import DeviceLost, Say, Trials, device_lost
-from attnlab.measurement import Measurement
+from attnlab.measurement import Measurement, clock_moved
 from attnlab.paths.base import blind_rows, first_line
 from attnlab.problem import AttentionProblem
+from attnlab.roofline import floors
+from attnlab.samples import count, screened
 
-WALLS = {"quick": 1, "refined": 5}  # wall-clock samples of a point
-WALLS_S = 0.05  # fewer when they would take longer than this
-LONG_CALL_S = 0.02  # a quick pass takes none of a call longer than this, whose wall time is its device time
+# The other clocks: so many wall-clock samples and graph replays of a point, fewer when they would take longer than that.
+WALLS = {"quick": 1, "refined": 5}
+GRAPHS = {"quick": 0, "refined": 7}
+OTHERS_S = 0.05
+LONG_CALL_S = 0.02  # a quick pass takes no wall time of a call longer than this
+GRAPH_MEMORY_SHARE = 1 / 8  # of the device's: a graph keeps all that its call allocates
+# A caller that waits longer than this for what the stream and the host took: work ran outside the clock.
+OUTSIDE_FACTOR, OUTSIDE_MS = 3.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -45,14 +54,26 @@ class Bench:
         if device.type == "cuda":
             torch.cuda.set_device(device)
             _take_workspaces(device)
+        self.facts = device_facts(device)
         self.trials = Trials(device)
         self.timer = make_timer(device)
         self._known: dict[tuple[str, AttentionProblem], Known] = {}
+        self._series: dict[tuple[str, AttentionProblem, str], Series] = {}
 
     def step(
-        self, problem: AttentionProblem, paths: list[str], *, phase: str, stop: Stop, check: Check, say: Say
+        self,
+        problem: AttentionProblem,
+        paths: list[str],
+        *,
+        phase: str,
+        stop: Stop,
+        check: Check,
+        say: Say,
+        l2: str = "cold",
     ) -> None:
         """One problem through each path in turn, on the same tensors, each said as a `measurement` whatever became of it.
+
+        A quick visit begins the samples of a path anew, a refined one adds to them. `l2`: "cold" or "hot".
 
         Raises Cancelled when `check` does, and DeviceLost after the measurement of the path that lost it.
         """
@@ -77,7 +98,7 @@ class Bench:
                     exact = truth(problem, *inputs)
                 check()
                 call = make_call(verdict.path.build(problem), problem, *inputs)
-                point = self._measure(point, call, exact, stop, check, verdict.seconds)
+                point = self._measure(point, call, exact, stop, check, verdict.seconds, l2)
             except torch.OutOfMemoryError as error:
                 point = replace(point, status="oom", reason=out_of_memory(error))
             except DeviceLost as lost:
@@ -107,9 +128,12 @@ class Bench:
         stop: Stop,
         check: Check,
         trial_s: float,
+        l2: str,
     ) -> Measurement:
         problem, cuda = point.problem, self.device.type == "cuda"
-        key = (point.path, problem)
+        l2 = l2 if l2 in self.timer.l2_modes else ""
+        series = self._series_of(point, l2)
+        used_s, key = series.used_s, (point.path, problem)
         with memory.PeakAbove(self.device) as one_call:
             outputs, seconds = self.timer.timed_call(call)
         if key not in self._known:
@@ -118,48 +142,103 @@ class Bench:
             check()
             peak = one_call.bytes if cuda else memory.host_peak_bytes(call)
             self._known[key] = Known(trial_s + seconds, errors, peak)
+        elif cuda:
+            series.walls_ms.append(seconds * 1e3)  # synchronise, call, synchronise: what a wall-clock sample is
         outputs = None
         known = self._known[key]
         check()
-        timing = self.timer.sample(call, stop, check, wall_samples(point.phase, seconds))
-        middle, low, high = median_interval(timing.samples_ms)
-        wrong = judge(known.errors, problem.dtype)
+        if cuda:
+            while len(series.walls_ms) < wall_samples(point.phase, seconds):
+                check()
+                series.walls_ms.append(self.timer.timed_call(call)[1] * 1e3)
+        self.timer.sample(series, call, stop, check, l2, floors(problem, self.facts, l2))
+        if known.peak_bytes <= GRAPH_MEMORY_SHARE * self.facts.total_bytes:
+            self.timer.graph(series, call, other_samples(GRAPHS[point.phase], seconds), check, l2)
+        elif cuda:
+            series.no_graph = "no CUDA graph: it would keep all that a call allocates"
+        point = replace(self._point(point, series, known, l2), in_samples_s=series.used_s - used_s)
+        return screened(point, self.facts)
+
+    def _series_of(self, point: Measurement, l2: str) -> Series:
+        key = (point.path, point.problem, l2)
+        if point.phase == "quick" or key not in self._series:
+            self._series[key] = Series()
+        return self._series[key]
+
+    def _point(self, point: Measurement, series: Series, known: Known, l2: str) -> Measurement:
+        """What was timed and what is known, as a measurement that has not been screened."""
+        problem, cuda = point.problem, self.device.type == "cuda"
+        device_ms, host_ms = median(series.counting() or series.samples_ms), series.host_ms
+        wrong = judge(known.errors, problem.dtype) or (outside_the_clock(series, device_ms) if cuda else "")
         finite = [error for error in known.errors.values() if error != float("inf")]
-        notes = list(timing.notes)
-        if blind := blind_rows(problem):
-            notes.append(f"{blind} of {problem.seq_q} query rows see no key; output defined as 0")
+        seen = series.conditions
         return replace(
             point,
             status="suspect" if wrong else "ok",
             reason=wrong,
-            device_ms=middle,
-            device_ms_low=low,
-            device_ms_high=high,
-            samples=len(timing.samples_ms),
-            samples_ms=timing.samples_ms,
-            wall_ms=timing.wall_ms,
-            host_ms=timing.host_ms,
+            device_ms=device_ms,
+            samples_ms=tuple(series.samples_ms),
+            unused=tuple(sorted(series.unused)),
+            l2=l2,
+            graph_ms=median(series.graphs_ms) if series.graphs_ms else None,
+            wall_ms=median(series.walls_ms) if series.walls_ms else None,
+            host_ms=host_ms,
             first_call_s=known.first_call_s,
             peak_bytes=known.peak_bytes,
             reserved_bytes=torch.cuda.memory_reserved(self.device) if cuda else None,
             device_used_bytes=memory.used_bytes(self.device),
             error=max(finite, default=None),
-            clock=timing.clock,
+            clock=self.timer.clock(l2),
             memory_source=memory.CUDA_SOURCE if cuda else memory.HOST_SOURCE,
-            clock_mhz=timing.reading and timing.reading.clock_mhz,
-            power_w=timing.reading and timing.reading.power_w,
-            temperature_c=timing.reading and timing.reading.temperature_c,
-            launch_bound=timing.launch_bound,
-            notes=tuple(notes),
-            in_samples_s=timing.in_samples_s,
+            clock_mhz=seen.clock_mhz,
+            clock_mhz_low=seen.clock_mhz_low,
+            clock_mhz_high=seen.clock_mhz_high,
+            power_w=seen.power_w,
+            temperature_c=seen.temperature_c,
+            throttle=seen.throttle,
+            launch_bound=series.unfilled or (host_ms is not None and host_ms > device_ms),
+            notes=tuple(notes(problem, series)),
         )
+
+
+def outside_the_clock(series: Series, device_ms: float) -> str:
+    """One line when a caller waits far longer than stream and host were busy: the call works where no clock looks, on
+    another stream without waiting for it. The shortest wait counts; a first one may hold a compilation."""
+    if len(series.walls_ms) < 2:
+        return ""
+    waits_ms, busy_ms = min(series.walls_ms), device_ms + (series.host_ms or 0.0)
+    if waits_ms <= OUTSIDE_FACTOR * busy_ms + OUTSIDE_MS:
+        return ""
+    return (
+        f"impossible: a caller waits {waits_ms:.3g} ms, but the stream was busy for {device_ms:.3g} ms; the path works"
+        " outside the stream that is timed"
+    )
+
+
+def notes(problem: AttentionProblem, series: Series) -> list[str]:
+    """What a reader of the number should know, one line each."""
+    lines = []
+    if blind := blind_rows(problem):
+        lines.append(f"{blind} of {problem.seq_q} query rows see no key; output defined as 0")
+    if series.unfilled:
+        lines.append("the queue could not be kept full: launch cost is inside device_ms")
+    lines += [f"{count(n, 'sample')} kept out: {why}" for why, n in Counter(series.unused.values()).items()]
+    seen = series.conditions
+    if clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):
+        lines.append(
+            f"the clock moved between {seen.clock_mhz_low:,.0f} and {seen.clock_mhz_high:,.0f} MHz while it was measured"
+        )
+    return [*lines, *filter(None, [series.no_graph])]
+
+
+def other_samples(most: int, call_s: float) -> int:
+    """How many samples of a clock beside device_ms a point takes: each costs a call."""
+    return min(most, max(1, int(OTHERS_S / call_s)))
 
 
 def wall_samples(phase: str, call_s: float) -> int:
     """How many wall-clock samples a point takes: each costs a call, and that of a long call is its device time."""
-    if phase == "quick" and call_s >= LONG_CALL_S:
-        return 0
-    return min(WALLS[phase], max(1, int(WALLS_S / call_s)))
+    return 0 if phase == "quick" and call_s >= LONG_CALL_S else other_samples(WALLS[phase], call_s)
 
 
 def out_of_memory(error: torch.OutOfMemoryError) -> str:

@@ -3,11 +3,16 @@
 On a GPU a pair of CUDA events around a call measures the call only when the device never waits for the host in between.
 So a sleep kernel goes first, and while it runs the host queues many samples behind it, each one
 
-    flush the L2 cache · start event · the call · end event
+    flush the L2 cache (unless it shall be hot) · start event · the call · end event
 
-A sample counts as clean when its start event had not been reached by the time its end event was queued: then launch cost
-cannot be inside it. (triton.testing.do_bench leaves out the sleep; below some 50 µs it then times the host.) What a pair
-of events spans with nothing between them is measured once and subtracted.
+A sample counts when its start event had not been reached by the time its end event was queued: then launch cost cannot
+be inside it. (triton.testing.do_bench leaves out the sleep; below some 50 µs it then times the host.) What a pair of
+events spans with nothing between them is measured once and subtracted.
+
+Two more clocks beside it: the same call captured once as a CUDA graph and replayed, timed in the same way, which is what
+a launch-bound caller can reach; and wall-clock time, synchronise, call, synchronise, which is what every quick script
+reads. While samples run a thread watches the card's clock, power and temperature; samples between which the clock moved
+are taken anew, a bounded number of times.
 
 On a CPU there is nothing to queue: samples are host time around the call, caches as the previous call left them.
 """
@@ -17,40 +22,86 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from attnlab import nvml
-from attnlab.measure.interval import relative_half_width
+from attnlab.interval import relative_half_width
+from attnlab.measurement import clock_moved
+from attnlab.paths.base import first_line
+from attnlab.roofline import Floor
+from attnlab.samples import sort_out
 
 MAX_SAMPLES = 300
+SPARE_SAMPLES = 20  # so many more than the minimum may be tried when samples do not count
+RETRIES = 2  # of a series during which the card's clock moved
 FLUSH_FACTOR = 2  # of the reported L2 size
 SMALLEST_FLUSH_BYTES = 64 << 20
 BATCH_MS = 60.0  # about as much device time as is queued at once: a cancel waits for no more, or for one call
+FIRST_SLEEP_MS, LONGEST_SLEEP_MS = 0.3, 50.0
+
+LATE = "launch cost may be inside"
+MOVED = "the clock moved meanwhile"
 
 
 class Cancelled(Exception):
     """The run was cancelled between two calls."""
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Times of one call in ms; `samples_ms` in time order."""
+Call = Callable[[], Any]
+Check = Callable[[], None]  # raises Cancelled
 
-    samples_ms: tuple[float, ...]
-    clock: str
-    wall_ms: float | None = None
-    host_ms: float | None = None
-    launch_bound: bool = False
-    reading: nvml.Reading | None = None  # clock, power and temperature while the samples ran
-    notes: tuple[str, ...] = ()
+
+@dataclass
+class Series:
+    """What has been timed of one path on one problem, from however many visits. Times in ms, in time order.
+
+    unused   place in samples_ms → why that sample does not count; impossible ones and outliers are found by `counting`
+    hosts_ms what launching a call took the host, for the samples of the last batch
+    """
+
+    samples_ms: list[float] = field(default_factory=list)
+    unused: dict[int, str] = field(default_factory=dict)
+    hosts_ms: list[float] = field(default_factory=list)
+    walls_ms: list[float] = field(default_factory=list)
+    graphs_ms: list[float] = field(default_factory=list)
+    no_graph: str = ""  # why there is no graph, once that is known
+    readings: list[nvml.Reading] = field(default_factory=list)
+    unfilled: bool = False
+
+    def counting(self, limits: Sequence[Floor] = ()) -> list[float]:
+        """The samples that count, neither unused nor impossible nor outliers."""
+        impossible, outliers = sort_out(self.samples_ms, limits, self.unused)
+        without = {*self.unused, *impossible, *outliers}
+        return [ms for i, ms in enumerate(self.samples_ms) if i not in without]
+
+    def drop(self, why: str) -> None:
+        """All samples so far; new ones will take their place."""
+        self.unused |= {i: why for i in range(len(self.samples_ms)) if i not in self.unused}
+        self.readings.clear()
 
     @property
-    def in_samples_s(self) -> float:
-        return sum(self.samples_ms) / 1e3
+    def conditions(self) -> nvml.Conditions:
+        return nvml.Conditions.of(self.readings)
+
+    @property
+    def host_ms(self) -> float | None:
+        return statistics.median(self.hosts_ms) if self.hosts_ms else None
+
+    def count_late(self) -> None:
+        """Where the queue cannot be kept full, late samples are better than none; `unfilled` marks the series."""
+        late = [i for i, why in self.unused.items() if why == LATE]
+        for i in late:
+            del self.unused[i]
+        self.unfilled = self.unfilled or bool(late)
+
+    @property
+    def used_s(self) -> float:
+        """Time that the device spent inside samples."""
+        return sum(self.samples_ms + self.graphs_ms) / 1e3
 
 
 @dataclass(frozen=True)
@@ -61,30 +112,39 @@ class Stop:
     min_samples: int
     target: float
 
-    def reached(self, samples: list[float], started: float) -> bool:
-        if len(samples) < self.min_samples:
-            return False
-        if len(samples) >= MAX_SAMPLES or time.perf_counter() - started >= self.budget_s:
-            return True
-        return relative_half_width(samples) <= self.target
-
-
-Call = Callable[[], Any]
-Check = Callable[[], None]  # raises Cancelled
+    def reached(self, counting: list[float], taken: int, started: float) -> bool:
+        """`taken`: all samples of this visit, those that do not count included."""
+        over = time.perf_counter() - started >= self.budget_s
+        if len(counting) < self.min_samples:
+            return taken >= self.min_samples + (0 if over else SPARE_SAMPLES)
+        return over or taken >= MAX_SAMPLES or relative_half_width(counting) <= self.target
 
 
 class Timer(Protocol):
+    l2_modes: tuple[str, ...]
+
     def timed_call(self, call: Call) -> tuple[Any, float]: ...
 
-    def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
-        """`walls` wall-clock samples first (on a device only; they cost a call each), then samples until `stop`."""
+    def clock(self, l2: str) -> str:
+        """How the samples are taken, in words."""
+        ...
+
+    def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
+        """Adds samples to the series until `stop`."""
+        ...
+
+    def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
+        """Adds up to `count` replays of the call as a graph, or says in the series why there are none."""
         ...
 
 
 class HostTimer:
     """Host time around a call that has ended when it returns."""
 
-    clock = "host time, caches as the previous call left them"
+    l2_modes = ("",)
+
+    def clock(self, l2: str) -> str:
+        return "host time, caches as the previous call left them"
 
     def timed_call(self, call: Call) -> tuple[Any, float]:
         """(what the call returned, seconds)."""
@@ -92,39 +152,37 @@ class HostTimer:
         result = call()
         return result, time.perf_counter() - started
 
-    def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
-        samples: list[float] = []
-        started = time.perf_counter()
-        while not stop.reached(samples, started):
+    def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
+        before, started = len(series.samples_ms), time.perf_counter()
+        while not stop.reached(series.counting(limits), len(series.samples_ms) - before, started):
             check()
-            before = time.perf_counter()
+            began = time.perf_counter()
             call()
-            samples.append((time.perf_counter() - before) * 1e3)
-        return Timing(tuple(samples), self.clock, wall_ms=statistics.median(samples))
+            series.samples_ms.append((time.perf_counter() - began) * 1e3)
+        series.walls_ms = series.samples_ms
 
-
-@dataclass(frozen=True)
-class Batch:
-    samples_ms: list[float]
-    hosts_ms: list[float]  # what launching each call took the host
-    dirty: int  # samples that the device may have begun before they were queued whole
-    reading: nvml.Reading | None
+    def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
+        """A host has no CUDA graphs, and nothing to say about it."""
 
 
 class CudaTimer:
     """CUDA events around calls queued behind a sleep kernel. One device, its current stream."""
 
-    clock = "CUDA events, queue filled ahead, cold L2"
+    l2_modes = ("cold", "hot")
 
     def __init__(self, device: torch.device):
         self.device = device
         nvml.hold_nvml()
         self._uuid = str(torch.cuda.get_device_properties(device).uuid)
-        l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
-        self._flush = torch.empty(max(FLUSH_FACTOR * l2_bytes, SMALLEST_FLUSH_BYTES), dtype=torch.int8, device=device)
+        self.l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
+        self.flush_bytes = max(FLUSH_FACTOR * self.l2_bytes, SMALLEST_FLUSH_BYTES)
+        self._flush = torch.empty(self.flush_bytes, dtype=torch.int8, device=device)
         self._cycles_per_ms = self._calibrate_sleep()
-        self.empty_ms = 0.0
-        self.empty_ms = statistics.median(self._batch(lambda: None, 50, sleep_ms=3.0).samples_ms)
+        self.empty_ms = dict.fromkeys(self.l2_modes, 0.0)
+        self.empty_ms = {l2: statistics.median(self._batch(lambda: None, 50, 3.0, l2)[0]) for l2 in self.l2_modes}
+
+    def clock(self, l2: str) -> str:
+        return f"CUDA events, queue filled ahead, {l2} L2"
 
     def _calibrate_sleep(self) -> float:
         cycles = 5_000_000
@@ -146,56 +204,76 @@ class CudaTimer:
         torch.cuda.synchronize(self.device)
         return result, time.perf_counter() - started
 
-    def _batch(self, call: Call, count: int, sleep_ms: float, read: bool = False) -> Batch:
-        """Queues `count` samples behind a sleep and waits for them; `read` asks the driver how the card is meanwhile."""
+    def _batch(self, call: Call, count: int, sleep_ms: float, l2: str) -> tuple[list[float], list[float], list[bool]]:
+        """Queues `count` samples behind a sleep and waits for them: (device ms, host ms to launch, whether in time)."""
         pairs = [(self._event(), self._event()) for _ in range(count)]
         hosts_ms: list[float] = []
-        clean = 0
+        in_time: list[bool] = []
         torch.cuda._sleep(int(sleep_ms * self._cycles_per_ms))
         for start, end in pairs:
-            self._flush.zero_()
+            if l2 == "cold":
+                self._flush.zero_()
             start.record()
             before = time.perf_counter()
             call()
             hosts_ms.append((time.perf_counter() - before) * 1e3)
             end.record()
-            clean += not start.query()
-        reading = nvml.reading(self._uuid) if read else None
+            in_time.append(not start.query())
         torch.cuda.synchronize(self.device)
-        times_ms = [max(start.elapsed_time(end) - self.empty_ms, 0.0) for start, end in pairs]
-        return Batch(times_ms, hosts_ms, count - clean, reading)
+        times_ms = [max(start.elapsed_time(end) - self.empty_ms[l2], 0.0) for start, end in pairs]
+        return times_ms, hosts_ms, in_time
 
-    def sample(self, call: Call, stop: Stop, check: Check, walls: int) -> Timing:
-        walls_ms: list[float] = []
-        while len(walls_ms) < walls:
-            check()
-            walls_ms.append(self.timed_call(call)[1] * 1e3)
-        samples_ms: list[float] = []
-        hosts_ms = [1.0]  # a guess, for the first sleep alone
-        dirty, count, reading = 0, stop.min_samples, None
-        started = time.perf_counter()
-        while not stop.reached(samples_ms, started):
+    def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
+        before, started = len(series.samples_ms), time.perf_counter()
+        torch.cuda._sleep(int(FIRST_SLEEP_MS * self._cycles_per_ms))  # the first look at the card finds it working
+        with nvml.Watch(self._uuid, readings=series.readings):
+            for retry in range(RETRIES + 1):
+                self._sample(series, call, stop, check, l2, limits, before, started)
+                seen, over = series.conditions, time.perf_counter() - started >= stop.budget_s
+                if retry == RETRIES or over or not clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):
+                    break
+                series.drop(MOVED)
+        if len(series.counting(limits)) < stop.min_samples:
+            series.count_late()
+
+    def _sample(
+        self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor],
+        before: int, started: float,
+    ) -> None:  # fmt: skip
+        count = max(1, stop.min_samples - len(series.counting(limits)))
+        while not stop.reached(series.counting(limits), len(series.samples_ms) - before, started):
             check()
             # Twice what queueing the batch should take: being early costs a little, being late spoils the samples.
-            sleep_ms = min(0.2 + 2 * statistics.median(hosts_ms) * count, 50.0)
-            batch = self._batch(call, count, sleep_ms, read=not samples_ms)
-            reading = batch.reading or reading
-            hosts_ms = batch.hosts_ms
-            samples_ms += batch.samples_ms
-            dirty += batch.dirty
-            typical_ms = max(statistics.median(samples_ms), 1e-3)
-            count = max(1, min(math.ceil(BATCH_MS / typical_ms), 20, MAX_SAMPLES - len(samples_ms)))
-        host_ms = statistics.median(hosts_ms)
-        unfilled = dirty > len(samples_ms) / 2
-        return Timing(
-            tuple(samples_ms),
-            self.clock,
-            wall_ms=statistics.median(walls_ms) if walls_ms else None,
-            host_ms=host_ms,
-            reading=reading,
-            launch_bound=unfilled or host_ms > statistics.median(samples_ms),
-            notes=("the queue could not be kept full: launch cost is inside device_ms",) if unfilled else (),
-        )
+            host_ms = series.host_ms or 1.0  # a guess, for the first sleep alone
+            count = max(1, min(count, int(LONGEST_SLEEP_MS / (2 * host_ms))))
+            times_ms, series.hosts_ms, in_time = self._batch(call, count, 0.2 + 2 * host_ms * count, l2)
+            place = len(series.samples_ms)
+            series.unused |= {place + i: LATE for i, queued in enumerate(in_time) if not queued}
+            series.samples_ms += times_ms
+            typical_ms = max(statistics.median(series.samples_ms), 1e-3)
+            count = max(1, min(math.ceil(BATCH_MS / typical_ms), 20))
+
+    def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
+        count -= len(series.graphs_ms)
+        if count <= 0 or series.no_graph:
+            return
+        check()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        try:
+            # By hand: torch.cuda.graph would empty the allocator's cache first, and the next point would pay for it.
+            with torch.cuda.stream(stream):
+                graph.capture_begin()
+                try:
+                    call()
+                finally:
+                    graph.capture_end()
+        except Exception as error:  # whatever a library raises for a call that it cannot capture is its answer
+            series.no_graph = f"no CUDA graph: {first_line(error)}"
+            return
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        graph.replay()  # the first replay uploads it
+        series.graphs_ms += self._batch(graph.replay, count, 0.5, l2)[0]
 
 
 def make_timer(device: torch.device) -> Timer:

@@ -1,14 +1,18 @@
 """Paths that misbehave on purpose beyond 256 tokens (so that their trial launch succeeds). For tests; see PATHS.
 
-assert   a device-side assert: the CUDA context is lost (GPU only)
-exit     the process ends without a word, as a crash in native code does
-hang     the call never returns
-oom      asks for more memory than there is
-wrong    the softmax scale is 10 % off
+assert    a device-side assert: the CUDA context is lost (GPU only)
+compiles  a call in the midst of the samples stops to compile
+exit      the process ends without a word, as a crash in native code does
+hang      the call never returns
+oom       asks for more memory than there is
+unsynced  works on another stream and does not wait for it (GPU only)
+wrong     the softmax scale is 10 % off
+zeros     computes on zeros, which is faster where the card is held back by its power
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 
@@ -20,6 +24,7 @@ from attnlab.paths.standard import Standard
 from attnlab.problem import AttentionProblem
 
 HARMLESS_SEQ = 256
+COMPILES_AT_CALL, COMPILES_S = 5, 0.3
 
 
 class Faulty(Path):
@@ -28,12 +33,13 @@ class Faulty(Path):
         return self.name.removeprefix("faulty-")
 
     def status(self) -> PathStatus:
-        if self.fault == "assert" and self.device.type != "cuda":
-            return PathStatus(name=self.name, state="missing", reason="a device-side assert needs an NVIDIA GPU")
+        if self.fault in ("assert", "unsynced") and self.device.type != "cuda":
+            return PathStatus(name=self.name, state="missing", reason=f"{self.fault} needs an NVIDIA GPU")
         return super().status()
 
     def build(self, problem: AttentionProblem) -> Attention:
         healthy = Standard(self.name, self.device).build(problem)
+        calls = itertools.count(1)
 
         def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             if q.shape[1] <= HARMLESS_SEQ:
@@ -47,7 +53,15 @@ class Faulty(Path):
                     time.sleep(1)
             if self.fault == "oom":
                 return torch.empty(1 << 50, dtype=torch.uint8, device=q.device)
-            return healthy(q * 1.1, k, v)
+            if self.fault == "compiles":
+                time.sleep(COMPILES_S if next(calls) == COMPILES_AT_CALL else 0)
+                return healthy(q, k, v)
+            if self.fault == "unsynced":
+                stream = torch.cuda.Stream(q.device)
+                stream.wait_stream(torch.cuda.current_stream(q.device))
+                with torch.cuda.stream(stream):
+                    return healthy(q, k, v)
+            return healthy(q * (1.1 if self.fault == "wrong" else 0.0), k, v)
 
         return attention
 
