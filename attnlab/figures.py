@@ -1,11 +1,12 @@
 """Points → charts: a Run becomes plain Plotly figures, {"data": [...], "layout": {...}}, ready to be sent as JSON.
 
-Three charts over the sequence length: `latency`, `memory`, `speedup`. What they have in common:
+Four charts over the sequence length: `latency`, `memory`, `speedup`, `efficiency`. What they have in common:
 
 - Every path owns the same traces from the first moment on, empty or not, with a fixed `uid`: a series that a viewer
   hid stays hidden while points arrive, and nothing has to be matched by position.
 - Only an `ok` point is a number. A line stops where a number is missing and starts anew behind it; what has no number
   stands as a mark, never as 0. A `suspect` number is a hollow warning that no line touches and no speed-up uses.
+- What stands for a point says whose: the trace's `meta` is its path, x its sequence length. A click is read from these.
 - `uirevision` depends on the sequence lengths alone: zoom survives new points and new runs of the same shape, and
   starts afresh when the x axis becomes another one.
 - Colours are tokens, such as "var(--attn-flash)". The chart component resolves them in the browser by the theme the
@@ -18,9 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from html import escape
 from itertools import groupby
-from math import ceil, floor, log10
+from math import ceil, floor, log10, sqrt
 from typing import Any
 
+from attnlab import cost
+from attnlab.growth import crossover, growth
+from attnlab.hardware import dense_peak_tflops
 from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.run import Run
 from attnlab.summary import BASELINE, challenger
@@ -32,6 +36,15 @@ Layout = dict[str, Any]
 Figure = dict[str, Any]  # {"data": [Trace, …], "layout": Layout}
 
 NUMBERED = ("ok", "suspect")  # the statuses that come with a number
+
+# Three clocks of one call: on the device, as one replay of a CUDA graph, and as a caller waits. Only the first has an
+# interval, and only the first is in the sentence.
+CLOCKS: dict[str, Callable[[Measurement], float | None]] = {
+    "device": lambda m: m.device_ms,
+    "graph": lambda m: m.graph_ms,
+    "wall": lambda m: m.wall_ms,
+}
+COUNTS = ("exact", "dense")  # the pairs that the mask leaves; all of them
 
 # One accent a path, (light, dark). Standard is warm, flash a cold blue: the pair that every kind of colour vision tells
 # apart. At least 3:1 against the page; the first ten are also the theme's chartCategoricalColors.
@@ -86,13 +99,22 @@ SYMBOLS = {
 }
 
 LINE_PX, MARKER_PX, TEXT_PX, TITLE_PX, LEGEND_ROW_PX = 4, 11, 17, 24, 27
+AXIS = {
+    "gridcolor": "var(--attn-grid)",
+    "gridwidth": 1,
+    "zeroline": False,
+    "tickfont": {"size": TEXT_PX},
+    "automargin": True,
+}
+EDGE_AXIS = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}  # from the floor to the top
 
 
-def latency(run: Run) -> Figure:
-    """Milliseconds of one call against sequence length, log-log, with the 95 % interval as a band.
+def latency(run: Run, clock: str = "device") -> Figure:
+    """Milliseconds of one call against sequence length, log-log; of the device's clock the 95 % interval as a band.
 
     What has no number stands at the upper edge, at its sequence length, in words.
     """
+    value, interval = CLOCKS[clock], _interval_of(clock)
     data: list[Trace] = []
     edge: list[Trace] = []
     values: list[float] = []
@@ -100,13 +122,18 @@ def latency(run: Run) -> Figure:
         points = _points(run, path)
         hover = [_hover(run, m, _time_words(m)) for m in points]
         hollow = {m.seq for m in points if m and m.launch_bound}
-        data += _curve(run, path, points, lambda m: m.device_ms, lambda m: m.interval_ms, hover, hollow)
-        values += [m.device_ms for m in points if m and m.status in NUMBERED and m.device_ms]
-        without = [(m, text) for m, text in zip(points, hover, strict=True) if m and m.status not in NUMBERED]
-        edge.append(_marks(run, path, "edge", without, [0.965 - 0.065 * row] * len(without)) | {"yaxis": "y2"})
-    clock = "host" if run.device and run.device.kind == "cpu" else "device"
-    bound = " · ○ launch-bound" if any(m.ok and m.launch_bound for m in run.measurements) else ""
-    layout = _layout(run, "Latency", f"{clock} ms{bound}")
+        data += _curve(run, path, points, value, interval, hover, hollow)
+        data.append(_growth_line(run, path, "time" if clock == "device" else ""))
+        numbered = [m is not None and m.status in NUMBERED and bool(value(m)) for m in points]
+        values += [value(m) for good, m in zip(numbered, points, strict=True) if good]
+        without = [(m, text) for good, m, text in zip(numbered, points, hover, strict=True) if m and not good]
+        heights = [0.965 - 0.065 * row] * len(without)
+        edge.append(_marks(run, path, "edge", without, heights) | {"yaxis": "y2"})
+    bound = "○ launch-bound" if any(m.ok and m.launch_bound for m in run.measurements) else ""
+    layout = _layout(run, "Latency", clock_words(run, clock))
+    annotate(layout, bound, {"x": 1, "xanchor": "right", "y": 0.01, "yanchor": "bottom"})
+    if any(m.ok and not value(m) for m in run.measurements):
+        annotate(layout, f"at the top: no {clock} time", {"y": 0.9 - 0.065 * len(run.sweep.paths), "yanchor": "top"})
     low, high = 0.01, 100.0
     if values:
         marked = any(trace["y"] != [None] for trace in edge)
@@ -117,7 +144,7 @@ def latency(run: Run) -> Figure:
     # Asked for more ticks than there are decades, Plotly labels the digits between them, and they run into one another.
     ticks = max(3, min(round(log10(high / low)) + 1, 5))
     layout["yaxis"] |= {"type": "log", "nticks": ticks, "tickformat": ",~r"}
-    layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+    layout["yaxis2"] = dict(EDGE_AXIS)
     return {"data": data + edge, "layout": layout}
 
 
@@ -136,6 +163,7 @@ def memory(run: Run) -> Figure:
         heights = [m.predicted_bytes or capacity or None for m, _ in full]
         values += [height for height in heights if height]
         data.append(_marks(run, path, "oom", full, heights, side="top"))
+        data.append(_growth_line(run, path, "memory"))
     # With the capacity known the axis spans five decades from the start, so that the line stays where it is.
     low, high = _decades([*values, capacity, capacity / 1e5] if capacity else values or [2**20, 2**30], headroom=2)
     layout = _layout(run, "Peak memory", "added by one call")
@@ -147,7 +175,7 @@ def memory(run: Run) -> Figure:
         layout["yaxis"] |= {"autorange": False, "range": [log10(low), log10(high)]}
     if capacity:
         _reference_line(layout, capacity)
-        _annotate(
+        annotate(
             layout,
             f"{run.device.memory_name}: {size(capacity)}",
             {"x": 0, "xanchor": "left", "yref": "y", "y": log10(capacity), "yanchor": "top"},
@@ -155,33 +183,39 @@ def memory(run: Run) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def speedup(run: Run) -> Figure:
+def speedup(run: Run, clock: str = "device") -> Figure:
     """Standard ÷ each other path, log x, only where both are `ok`; 1× is a line. Hollow: launch-bound."""
     others = [path for path in run.sweep.paths if path != BASELINE] if BASELINE in run.sweep.paths else []
+    main = challenger(run) if others else None
     data: list[Trace] = []
     top = 2.0
     for path in others:
         pairs = [(run.get(BASELINE, seq), run.get(path, seq)) for seq in run.sweep.seqs]
-        ratios = {fast.seq: _ratio(slow, fast) for slow, fast in pairs if slow and fast and slow.ok and fast.ok}
+        both = {fast.seq: (slow, fast) for slow, fast in pairs if slow and fast and slow.ok and fast.ok}
+        ratios = {seq: _ratio(*pair, clock) for seq, pair in both.items()}
         hollow = {fast.seq for slow, fast in pairs if slow and fast and (slow.launch_bound or fast.launch_bound)}
         points = [fast if fast and ratios.get(fast.seq) else None for _, fast in pairs]
-        hover = [_hover(run, m, _ratio_words(ratios[m.seq])) if m else "" for m in points]
+        hover = [_hover(run, m, _ratio_words(*both[m.seq])) if m else "" for m in points]
         band, line, marks = _curve(
             run, path, points, lambda m, r=ratios: r[m.seq][0], lambda m, r=ratios: r[m.seq][1], hover, hollow
         )
         # Said on stage: the values of a single comparison, only the last of the main one where several lines cross.
         plain = {m.seq: ratios[m.seq][0] for m in points if m and m.seq not in hollow}
-        said = _labelled_seqs(run, plain) if len(others) == 1 else list(plain)[-1:] if path == challenger(run) else []
+        said = _labelled_seqs(run, plain) if len(others) == 1 else list(plain)[-1:] if path == main else []
         line |= {
             "mode": "lines+markers+text",
             "text": [f"<b>{times(ratios[seq][0])}</b>" if seq in said else "" for seq in line["x"]],
             "textposition": _free_side(line["y"]),
-            "textfont": {"size": TEXT_PX + 1, "color": _color(path)},
+            "textfont": {"size": TEXT_PX + 1, "color": color(path)},
             "cliponaxis": False,
         }
         data += [band, line, marks]
         top = max([top, *(1.15 * y for y in line["y"] if y)])
-    layout = _layout(run, "Speed-up", f"{BASELINE} ÷ {others[0] if len(others) == 1 else 'path'}")
+    if main:
+        data += _crossover_lines(run, main, shown=clock == "device")
+    ratio = f"{BASELINE} ÷ {others[0] if len(others) == 1 else 'path'}"
+    layout = _layout(run, "Speed-up", clock_words(run, clock))
+    annotate(layout, ratio, {"x": 0.01, "xanchor": "left", "y": 0.99, "yanchor": "top"})
     layout["yaxis"] |= {
         "nticks": 6,
         "ticksuffix": "×",
@@ -189,12 +223,74 @@ def speedup(run: Run) -> Figure:
         # A first, wide interval may reach out of the picture; the line may not shrink to the floor because of it.
         "autorangeoptions": {"include": [0, top], "clipmax": 1.6 * top},
     }
+    layout["yaxis2"] = dict(EDGE_AXIS)
     _reference_line(layout, 1)
     if not any(y for trace in data for y in trace["y"]):
         layout["yaxis"] |= {"autorange": False, "range": [0, 2.2]}
+        if run.measurements and clock != "device":
+            annotate(layout, f"no pair of {clock} times")
     if not others:
-        _annotate(layout, f"needs {BASELINE} and one more path")
+        annotate(layout, f"needs {BASELINE} and one more path")
     return {"data": data, "layout": layout}
+
+
+def efficiency(run: Run, count: str = "exact") -> Figure:
+    """Achieved TFLOP/s against sequence length, log x, under the ceilings that are known; `count` is one of COUNTS.
+
+    Linear in y: half as high is half of what the card can do. A rate above the dense peak is flagged with its share and
+    stands where it is.
+    """
+    peak, product = ceilings(run)
+    data: list[Trace] = []
+    top = [1.08 * ceiling for ceiling in (peak, product) if ceiling]
+    for path in run.sweep.paths:
+        points = _points(run, path)
+        rates = {m.seq: rate for m in points if m and (rate := tflops(m, count))}
+        bounds = {m.seq: bound for m in points if m and (bound := _rate_interval(m, count))}
+        hover = [_hover(run, m, _rate_words(run, m, count)) for m in points]
+        hollow = {m.seq for m in points if m and m.launch_bound}
+        data += _curve(
+            run, path, points, lambda m, r=rates: r.get(m.seq), lambda m, b=bounds: b.get(m.seq), hover, hollow
+        )
+        above = [(m, text) for m, text in zip(points, hover, strict=True) if m and peak and rates.get(m.seq, 0) > peak]
+        flags = _marks(run, path, "above", above, [rates[m.seq] for m, _ in above])
+        if above:
+            flags["marker"]["symbol"], flags["marker"]["color"] = SYMBOLS["suspect"], color(path)
+            flags["text"] = [f"{rates[m.seq] / peak:,.0%} of the peak" for m, _ in above]
+            flags["textposition"] = ["top left" if m.seq > run.sweep.seqs[0] else "top right" for m, _ in above]
+        data.append(flags)
+        top += [1.08 * rates[m.seq] for m in points if m and m.status in NUMBERED and m.seq in rates]
+    layout = _layout(run, "Efficiency", f"TFLOP/s, {count} count", legend_columns=1)
+    include = {"autorangeoptions": {"include": [0, max(top, default=1.0)]}}
+    layout["yaxis"] |= {"rangemode": "tozero", "nticks": 6, "tickformat": ",~r", **include}
+    lines = ((peak, "dense peak, data sheet", "bottom"), (product, "matrix product, measured here", "top"))
+    for ceiling, text, side in lines:
+        if ceiling:
+            _reference_line(layout, ceiling)
+            place = {"x": 0, "xanchor": "left", "yref": "y", "y": ceiling, "yanchor": side}
+            annotate(layout, f"{text}: {ceiling:,.3g}", place)
+    if run.device and not peak:
+        annotate(layout, "no data sheet peak known here", {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top"})
+    return {"data": data, "layout": layout}
+
+
+def clock_words(run: Run, clock: str) -> str:
+    """What a chart draws, as its subtitle: "device ms, cold L2", "CUDA graph ms", "wall ms"; "host ms" on a CPU."""
+    if clock != "device":
+        return {"graph": "CUDA graph ms", "wall": "wall ms"}[clock]
+    return "host ms" if run.device and run.device.kind == "cpu" else f"device ms, {run.sweep.l2} L2"
+
+
+def ceilings(run: Run) -> tuple[float | None, float | None]:
+    """(dense peak of the data sheet, rate of a large matrix product measured here), TFLOP/s in the run's dtype."""
+    dtype, device = run.sweep.problem.dtype, run.device
+    return (dense_peak_tflops(device.name, dtype), dict(device.matmul_tflops).get(dtype)) if device else (None, None)
+
+
+def tflops(m: Measurement, count: str) -> float | None:
+    """Achieved TFLOP/s by device time, with the exact or the dense count of the work."""
+    work = m.flops if count == "exact" else m.dense_flops or cost.dense_flops(m.problem)
+    return work / m.device_ms / 1e9 if work and m.device_ms else None
 
 
 def path_label(run: Run, path: str) -> str:
@@ -216,16 +312,30 @@ def _points(run: Run, path: str) -> list[Measurement | None]:
     return [run.get(path, seq) for seq in run.sweep.seqs]
 
 
-def _color(path: str) -> str:
+def color(path: str) -> str:
     return f"var(--attn-{path})" if path in PATH_COLORS else "var(--attn-text)"
 
 
-def _ratio(slow: Measurement, fast: Measurement) -> tuple[float, tuple[float, float] | None] | None:
+def _interval_of(clock: str) -> Callable[[Measurement], tuple[float, float] | None]:
+    return lambda m: m.interval_ms if clock == "device" else None
+
+
+def _ratio(slow: Measurement, fast: Measurement, clock: str) -> tuple[float, tuple[float, float] | None] | None:
     """(slow ÷ fast, its interval from both intervals); None where a time is missing."""
-    if not (slow.device_ms and fast.device_ms):
+    value, interval = CLOCKS[clock], _interval_of(clock)
+    if not (value(slow) and value(fast)):
         return None
-    above, below = slow.interval_ms, fast.interval_ms
-    return slow.device_ms / fast.device_ms, (above[0] / below[1], above[1] / below[0]) if above and below else None
+    above, below = interval(slow), interval(fast)
+    return value(slow) / value(fast), (above[0] / below[1], above[1] / below[0]) if above and below else None
+
+
+def _rate_interval(m: Measurement, count: str) -> tuple[float, float] | None:
+    rate = tflops(m, count)
+    return (
+        (rate * m.device_ms / m.interval_ms[1], rate * m.device_ms / m.interval_ms[0])
+        if rate and m.interval_ms
+        else None
+    )
 
 
 def _curve(
@@ -242,9 +352,10 @@ def _curve(
     None breaks a line. A trace without any point holds one None, because Plotly takes an empty one out of its legend
     group and it would come back visible.
     """
-    color = _color(path)
+    accent = color(path)
     common = {
         "type": "scatter",
+        "meta": path,
         "legendgroup": path,
         "name": escape(path_label(run, path)),
         "visible": _visible(run, path),
@@ -265,7 +376,7 @@ def _curve(
         "mode": "lines",
         "line": {"width": 0},
         "fill": "toself",
-        "fillcolor": color,
+        "fillcolor": accent,
         "opacity": 0.22,
         "hoverinfo": "skip",
         "showlegend": False,
@@ -276,8 +387,8 @@ def _curve(
         "y": [value(m) if good else None for good, m in zip(number, points, strict=True)],
         "mode": "lines+markers",
         # PyTorch's own kernels are dotted, packages solid: a third sign beside colour and marker.
-        "line": {"width": LINE_PX, "color": color, "dash": "dot" if path.startswith("sdpa") else "solid"},
-        "marker": {"size": MARKER_PX, "color": color, "symbol": PATH_SYMBOLS.get(path, "circle")},
+        "line": {"width": LINE_PX, "color": accent, "dash": "dot" if path.startswith("sdpa") else "solid"},
+        "marker": {"size": MARKER_PX, "color": accent, "symbol": PATH_SYMBOLS.get(path, "circle")},
         "hovertext": hover,
         "hoverinfo": "text",
         "connectgaps": False,
@@ -308,14 +419,16 @@ def _marks(
 ) -> Trace:
     """Markers without a line. The first of several alike says in words what it is.
 
-    A plain number that must not pass as one (launch-bound) is the path's own marker with a hole in it.
+    A plain number that must not pass as one (launch-bound), and an `ok` point without one, is the path's own marker with a
+    hole in it.
     """
-    color, own = _color(path), PATH_SYMBOLS.get(path, "circle")
+    accent, own = color(path), PATH_SYMBOLS.get(path, "circle")
     words = ["" if m.ok else "predicted " * m.foreseen + STATUS_WORDS[m.status] for m, _ in chosen]
     first = [word if word != before else "" for word, before in zip(words, ["", *words], strict=False)]
     middle = run.sweep.seqs[len(run.sweep.seqs) // 2]
     return {
         "type": "scatter",
+        "meta": path,
         "uid": f"{path}-{kind}",
         "legendgroup": path,
         "visible": _visible(run, path),
@@ -326,12 +439,12 @@ def _marks(
         "marker": {
             "size": MARKER_PX + 2,
             "symbol": [own if m.ok else "x-open" if m.foreseen else SYMBOLS[m.status] for m, _ in chosen] or own,
-            "color": ["var(--attn-page)" if m.ok else color for m, _ in chosen] or color,
-            "line": {"width": 3, "color": color},
+            "color": ["var(--attn-page)" if m.ok else accent for m, _ in chosen] or accent,
+            "line": {"width": 3, "color": accent},
         },
         "text": [f"  {word}  " if word else "" for word in first] or [""],
         "textposition": [f"{side} {'left' if m.seq >= middle else 'right'}" for m, _ in chosen] or f"{side} left",
-        "textfont": {"size": TEXT_PX, "color": color},
+        "textfont": {"size": TEXT_PX, "color": accent},
         "hovertext": [text for _, text in chosen] or [""],
         "hoverinfo": "text",
         "cliponaxis": False,
@@ -359,10 +472,13 @@ def _hover(run: Run, m: Measurement | None, number: str) -> str:
 
 
 def _time_words(m: Measurement | None) -> str:
+    """All three clocks, each with what is known of it."""
     if m is None or not m.device_ms:
         return ""
     between = f" ({ms(m.interval_ms[0])} to {ms(m.interval_ms[1])})" if m.interval_ms else ""
-    return f"{ms(m.device_ms)}{between}{', ' + escape(m.clock) if m.clock else ''}"
+    beside = [f"{words} {ms(value)}" for words, value in (("CUDA graph", m.graph_ms), ("wall", m.wall_ms)) if value]
+    first = f"{ms(m.device_ms)}{between}{', ' + escape(m.clock) if m.clock else ''}"
+    return "<br>".join([first, *[" · ".join(beside)] * bool(beside)])
 
 
 def _memory_words(m: Measurement | None) -> str:
@@ -371,9 +487,30 @@ def _memory_words(m: Measurement | None) -> str:
     return f"{size(m.peak_bytes)}{', ' + escape(m.memory_source) if m.memory_source else ''}"
 
 
-def _ratio_words(ratio: tuple[float, tuple[float, float] | None]) -> str:
-    value, interval = ratio
-    return f"{value:.2f}× as fast as {BASELINE}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
+def _ratio_words(slow: Measurement, fast: Measurement) -> str:
+    """By all three clocks; the device's with its interval."""
+    said = []
+    for clock, words in (("device", f"as fast as {BASELINE}"), ("graph", "as CUDA graphs"), ("wall", "by wall time")):
+        if ratio := _ratio(slow, fast, clock):
+            between = f" ({ratio[1][0]:.2f} to {ratio[1][1]:.2f})" if ratio[1] else ""
+            said.append(f"{ratio[0]:.2f}× {words}{between}")
+    return "<br>".join(said)
+
+
+def _rate_words(run: Run, m: Measurement | None, count: str) -> str:
+    """The rate by one count, its share of each ceiling, and the rate by the other count where that differs."""
+    rate = tflops(m, count) if m else None
+    if not rate:
+        return ""
+    peak, product = ceilings(run)
+    said = [f"{rate:,.3g} TFLOP/s, {count} count"]
+    said += [f"{rate / peak:.1%} of the dense peak of the data sheet, {peak:,g}"] if peak else []
+    said += [f"{rate / product:.1%} of a matrix product measured here, {product:,.3g}"] if product else []
+    said += ["above the peak: a rate that cannot be"] if peak and rate > peak and count == "exact" else []
+    other = next(name for name in COUNTS if name != count)
+    differs = tflops(m, other)
+    said += [f"{differs:,.3g} TFLOP/s by the {other} count"] if differs and differs != rate else []
+    return "<br>".join(said)
 
 
 def _labelled_seqs(run: Run, heights: dict[int, float]) -> list[int]:
@@ -402,29 +539,123 @@ def _decades(values: list[float], headroom: float = 1.1) -> list[float]:
 def _reference_line(layout: Layout, y: float) -> None:
     """A dashed reference line from edge to edge."""
     line = {"color": "var(--attn-quiet)", "width": 2, "dash": "dash"}
-    layout["shapes"] = [
+    layout["shapes"].append(
         {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line, "layer": "below"}
-    ]
+    )
 
 
-def _layout(run: Run, title: str, subtitle: str) -> Layout:
-    """What the three charts share. The x axis is the sweep's from the start, so nothing jumps as points arrive."""
+def _growth_line(run: Run, path: str, quantity: str) -> Trace:
+    """The fitted power law, over the points that it was fitted to, with its exponent; `quantity` "" draws none.
+
+    Thin and dashed in the colour of the text, so that it is seen on the line that it describes. Named for the two paths
+    that the story is about.
+    """
+    fit = growth(run, path, quantity) if quantity else None
+    seqs = [fit.first_seq, round(sqrt(fit.first_seq * fit.last_seq)), fit.last_seq] if fit else []
+    above = path == BASELINE
+    said = f"s<sup>{fit.exponent:.2f}</sup>" if fit and path in (BASELINE, challenger(run)) else ""
+    return {
+        "type": "scatter",
+        "uid": f"{path}-growth",
+        "legendgroup": path,
+        "visible": _visible(run, path),
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "x": seqs or [None],
+        "y": [fit.at(seq) for seq in seqs] if fit else [None],
+        "mode": "lines+markers+text",
+        "marker": {"size": 14, "opacity": 0},  # keeps the text off the line
+        "line": {"width": 1.5, "color": "var(--attn-text)", "dash": "dash"},
+        "text": ["", said, ""] if fit else [""],
+        "textposition": "top left" if above else "bottom right",
+        "textfont": {"size": TEXT_PX, "color": color(path)},
+        "cliponaxis": False,
+    }
+
+
+def _crossover_lines(run: Run, path: str, shown: bool) -> list[Trace]:
+    """Where the path overtakes standard, as a thin line with its interval as a band, from the floor to the top."""
+    found = crossover(run, path) if shown else None
+    at = found.seq if found and found.seq else None
+    low, high = (found.low, found.high) if at and found.low and found.high else (None, None)
+    common = {
+        "type": "scatter",
+        "legendgroup": path,
+        "visible": _visible(run, path),
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "yaxis": "y2",
+    }
+    band = common | {
+        "uid": f"{path}-crossband",
+        "x": [low, low, high, high] if low else [None],
+        "y": [0, 1, 1, 0] if low else [None],
+        "mode": "lines",
+        "line": {"width": 0},
+        "fill": "toself",
+        "fillcolor": color(path),
+        "opacity": 0.15,
+    }
+    line = common | {
+        "uid": f"{path}-crossover",
+        "x": [at, at] if at else [None],
+        "y": [0, 0.78] if at else [None],
+        "mode": "lines+text",
+        "line": {"width": 1.5, "color": "var(--attn-quiet)", "dash": "dot"},
+        "text": ["", f"even at {round(at):,}"] if at else [""],
+        "textposition": "top right" if at and at < run.sweep.seqs[len(run.sweep.seqs) // 2] else "top left",
+        "textfont": {"size": TEXT_PX, "color": "var(--attn-quiet)"},
+        "cliponaxis": False,
+    }
+    return [band, line]
+
+
+def _layout(run: Run, title: str, subtitle: str, legend_columns: int = 0) -> Layout:
+    """What the charts share. The x axis is the sweep's from the start, so nothing jumps as points arrive."""
     seqs = run.sweep.seqs
     step = (seqs[-1] / seqs[0]) ** (1 / (len(seqs) - 1)) if len(seqs) > 1 else 2
     every = _label_every(run)
     labels = [seq_text(seq) if (len(seqs) - 1 - i) % every == 0 else "" for i, seq in enumerate(seqs)]
-    axis = {
-        "gridcolor": "var(--attn-grid)",
-        "gridwidth": 1,
-        "zeroline": False,
-        "tickfont": {"size": TEXT_PX},
-        "automargin": True,
-    }
-    heading = f'<b>{title}</b>  <span style="font-size:{TEXT_PX}px;fill-opacity:0.7">{subtitle}</span>'
     # The legend stands between title and plot. Its rows are counted here, so that its height never depends on a width.
-    columns = _legend_columns(run)
+    columns = legend_columns or _legend_columns(run)
     legend_px = LEGEND_ROW_PX * ceil(len(run.sweep.paths) / columns)
-    layout: Layout = {
+    layout = frame(title, subtitle, legend_px) | {
+        "legend": {
+            "orientation": "h" if columns > 1 else "v",
+            "tracegroupgap": 0,
+            "entrywidthmode": "fraction",
+            "entrywidth": 0.48 if columns > 1 else 0,
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "font": {"size": TEXT_PX},
+            "bgcolor": "rgba(0,0,0,0)",
+        },
+        "uirevision": ",".join(map(str, seqs)),
+        "xaxis": AXIS
+        | {
+            "type": "log",
+            "range": [log10(seqs[0] / step**0.4), log10(seqs[-1] * step**0.4)],
+            "tickvals": list(seqs),
+            "ticktext": labels,
+            "tickangle": 0,
+            "title": {
+                "text": f"sequence length{'<br>' + escape(run.mark) if run.mark else ''}",
+                "font": {"size": TEXT_PX},
+            },
+        },
+        "yaxis": AXIS | {"autorange": True},
+    }
+    if not run.measurements:
+        annotate(layout, "waiting for the first point" if run.active else "no points")
+    return layout
+
+
+def frame(title: str, subtitle: str, beneath_px: int = 0) -> Layout:
+    """A chart without axes: title, margins, looks. `beneath_px` are kept free between the title and the plot."""
+    heading = f'<b>{title}</b>  <span style="font-size:{TEXT_PX}px;fill-opacity:0.7">{subtitle}</span>'
+    return {
         "title": {
             "text": heading,
             "font": {"size": TITLE_PX},
@@ -438,41 +669,13 @@ def _layout(run: Run, title: str, subtitle: str) -> Layout:
         "font": {"family": FONT, "size": TEXT_PX, "color": "var(--attn-text)"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 8, "r": 24, "t": 42 + legend_px, "b": 8},
-        "legend": {
-            "orientation": "h" if columns > 1 else "v",
-            "tracegroupgap": 0,
-            "entrywidthmode": "fraction",
-            "entrywidth": 0.48 if columns > 1 else 0,
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "font": {"size": TEXT_PX},
-            "bgcolor": "rgba(0,0,0,0)",
-        },
+        "margin": {"l": 8, "r": 24, "t": 42 + beneath_px, "b": 8},
         "modebar": {"bgcolor": "var(--attn-page)", "color": "var(--attn-quiet)", "activecolor": "var(--attn-text)"},
         "hovermode": "closest",
         "hoverlabel": {"font": {"size": TEXT_PX}, "align": "left", "namelength": -1},
-        "uirevision": ",".join(map(str, seqs)),
-        "xaxis": axis
-        | {
-            "type": "log",
-            "range": [log10(seqs[0] / step**0.4), log10(seqs[-1] * step**0.4)],
-            "tickvals": list(seqs),
-            "ticktext": labels,
-            "tickangle": 0,
-            "title": {
-                "text": f"sequence length{'<br>' + escape(run.mark) if run.mark else ''}",
-                "font": {"size": TEXT_PX},
-            },
-        },
-        "yaxis": axis | {"autorange": True},
         "annotations": [],
+        "shapes": [],
     }
-    if not run.measurements:
-        _annotate(layout, "waiting for the first point" if run.active else "no points")
-    return layout
 
 
 def _label_every(run: Run) -> int:
@@ -484,7 +687,7 @@ def _legend_columns(run: Run) -> int:
     return 1 if len(run.sweep.paths) <= 2 else 2
 
 
-def _annotate(layout: Layout, text: str, where: dict[str, Any] | None = None) -> None:
+def annotate(layout: Layout, text: str, where: dict[str, Any] | None = None) -> None:
     """One quiet line, in the middle of an empty chart unless told otherwise."""
     place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.6} | (where or {})
     font = {"size": TEXT_PX, "color": "var(--attn-quiet)"}

@@ -2,8 +2,8 @@
 
 Read from top to bottom: what the visitor asks for (the form), what this tab does about it (submit, cancel, queue), what
 is shown (one run, live or recorded). Fragments keep it alive: `pulse` looks once a second whether the whole page is out
-of date; `results` (the charts) and `details` (the table) redraw themselves while a run is active. Nothing appears or
-vanishes meanwhile, so nothing jumps.
+of date; `results` (the charts), `rates` and `closer` (the second row) and `details` (the table) redraw themselves while a
+run is active, and a click on a point runs `closer` alone. Nothing appears or vanishes meanwhile, so nothing jumps.
 """
 
 from dataclasses import replace
@@ -14,13 +14,16 @@ from attnlab import figures
 from attnlab.command_line import command_line
 from attnlab.run import Run, Snapshot
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, controls, headline, link, points, shell, status, text
+from attnlab.ui import chart, controls, headline, link, onepoint, points, shell, status, text
 
 CHARTS_EVERY_S = 0.25
 FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
 POINT_WAIT_S = 0.15  # of that the charts wait on the server: a point is drawn when it comes, not a tick later
-TABLE_EVERY_S = 2.0  # a table costs more than three charts, and nobody reads it while it moves
-CHART_PX = 380
+ROW_EVERY_S = 1.0  # the second row, and
+TABLE_EVERY_S = 2.0  # the table: a table costs more than three charts, and nobody reads it while it moves
+CHART_HEIGHT = "max(380px, 44vh)"
+WORDS_PX = 224  # what the curves say, in four sentences
+SWITCH_PX = 56  # below the fourth chart
 MEASURE_HERE = "Measure on this machine"
 
 shell.guard()
@@ -172,14 +175,40 @@ def results() -> None:
         with st.container(key="status", horizontal=True, vertical_alignment="center", wrap=False):
             whole = text.escape(form.refusal or form.link_note) or None  # a long one does not fit beside the choice
             st.markdown(status.line(snapshot, run, form), help=whole, width="stretch", wrap=False)
+            clock = headline.clock()
             picked_seq = headline.picker(run.sweep.seqs)
         headline.figures(run, picked_seq)
-    charts = (figures.latency, figures.memory, figures.speedup)
-    for slot, draw in zip(chart.slots(3, len(run.sweep.paths)), charts, strict=True):
+    drawn = {
+        "latency": figures.latency(run, clock),
+        "memory": figures.memory(run),
+        "speedup": figures.speedup(run, clock),
+    }
+    for slot, (name, figure) in zip(chart.slots(3, len(run.sweep.paths)), drawn.items(), strict=True):
         with slot:
-            name = draw.__name__
             alt = f"{name.capitalize()} against sequence length"
-            chart.plotly_chart(draw(run), key=name, height=CHART_PX, alt=alt)
+            chart.plotly_chart(figure, key=name, height=CHART_HEIGHT, alt=alt)
+    with st.container(height=WORDS_PX, border=False, key="curves_say"):
+        headline.curves_say(run)
+
+
+@st.fragment(run_every=ROW_EVERY_S if active and not replaying else None)
+def rates() -> None:
+    run = shown(look())
+    with st.container(height=onepoint.PANEL_PX, border=False):
+        if painted:
+            slot = st.container()
+            with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+                count = headline.count(run)
+            with slot:
+                alt = "Achieved TFLOP/s against sequence length"
+                height = f"{onepoint.PANEL_PX - SWITCH_PX}px"
+                chart.plotly_chart(figures.efficiency(run, count), key="efficiency", height=height, alt=alt)
+
+
+@st.fragment(run_every=ROW_EVERY_S if active and not replaying else None)
+def closer() -> None:
+    if painted:
+        onepoint.panel(shown(look()))
 
 
 @st.fragment(run_every=TABLE_EVERY_S if not painted or (active and not replaying) else None)
@@ -199,6 +228,11 @@ state["page_runs"] = True
 if wanted and not waits and painted:
     lab.wait_for_point(snapshot.run, FIRST_POINT_WAIT_S)
 results()
+rates_slot, closer_slot = st.columns([1, 2], gap="small")
+with rates_slot:
+    rates()
+with closer_slot:
+    closer()
 details()
 state["painted"] = True
 pulse()

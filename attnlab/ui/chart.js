@@ -1,6 +1,9 @@
 // One chart that stays: Plotly.react on a <div> that outlives every update, so that zoom and hidden series persist.
 // Streamlit calls the default export again with the same parentElement for every new figure and for a change of theme.
 // TOKENS and PLOTLY_PATH are put in front of this file by chart.py.
+//
+// A click on a point goes to the chart that listens, not to the one that was clicked: only the listener's fragment runs
+// again, and the clicked chart is not even drawn anew.
 
 const CONFIG = {
   displaylogo: false,
@@ -9,6 +12,8 @@ const CONFIG = {
   doubleClick: "reset",
   toImageButtonOptions: { format: "png", scale: 2 },
 };
+
+const CLICK = "attnlab-point";
 
 // plotly.js is 4.8 MB: one <script> a page load, shared by all charts.
 function plotly() {
@@ -61,6 +66,19 @@ function draw(Plotly, div) {
   div.dataset.theme = dark ? "dark" : "light";
   div.dataset.updates = String(Number(div.dataset.updates || 0) + 1);
   div._attnlabSize ??= observeSize(Plotly, div);
+  div._attnlabClicks ??= tellClicks(div);
+}
+
+// A trace that stands for points has its path in `meta`.
+function tellClicks(div) {
+  const plot = () => div.querySelector(".nsewdrag");
+  const path = (event) => event.points[0].data.meta;
+  div.on("plotly_click", (event) => {
+    if (path(event)) window.dispatchEvent(new CustomEvent(CLICK, { detail: [path(event), event.points[0].x] }));
+  });
+  div.on("plotly_hover", (event) => { if (path(event)) plot().style.cursor = "pointer"; });
+  div.on("plotly_unhover", () => { plot().style.cursor = ""; });
+  return true;
 }
 
 function observeSize(Plotly, div) {
@@ -74,8 +92,8 @@ function observeSize(Plotly, div) {
   return observer;
 }
 
-export default function ({ data, parentElement }) {
-  const [figure, height, alt] = data;
+export default function ({ data, parentElement, setTriggerValue }) {
+  const [figure, height, alt, listens] = data;
   let div = parentElement.querySelector(":scope > .attnlab-chart");
   if (!div) {
     div = document.createElement("div");
@@ -84,9 +102,14 @@ export default function ({ data, parentElement }) {
     div.setAttribute("role", "img");
     parentElement.appendChild(div);
   }
-  div.style.height = `max(${height}px, 44vh)`;
+  div.style.height = height;
   div.setAttribute("aria-label", alt);
   div._attnlabFigure = figure;
+  div._attnlabTell = (event) => setTriggerValue("point", event.detail);
+  if (listens && !div._attnlabListener) {
+    div._attnlabListener = (event) => div._attnlabTell(event);
+    window.addEventListener(CLICK, div._attnlabListener);
+  }
   plotly().then(
     (Plotly) => draw(Plotly, div),
     (error) => { div.textContent = "This chart could not be drawn: " + error.message; },
@@ -94,6 +117,7 @@ export default function ({ data, parentElement }) {
   // Streamlit also runs this when an update overtakes the one before it: only a chart that left the page is taken down.
   return () => setTimeout(() => {
     if (div.isConnected) return;
+    window.removeEventListener(CLICK, div._attnlabListener);
     div._attnlabSize?.disconnect();
     window.Plotly?.purge(div);
   });

@@ -9,6 +9,7 @@ public way to serve a folder that lies outside the app.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,26 @@ def slots(count: int, paths: int) -> list[Any]:
     return [grid.cell() for _ in range(count)]
 
 
-def plotly_chart(figure: dict[str, Any], *, key: str, height: int, alt: str) -> None:
-    """Draws a figure of attnlab.figures, as wide as its container and `height` px high, more on a tall screen.
+def plotly_chart(
+    figure: dict[str, Any], *, key: str, height: str, alt: str, on_point: Callable[[str, int], None] | None = None
+) -> None:
+    """Draws a figure, as wide as its container; `height` is a CSS length, such as "max(380px, 44vh)".
 
     The same `key` in a later run updates the chart in place. Zoom and hidden series last as long as the figure's
-    `layout.uirevision`; `alt` is what a screen reader says.
+    `layout.uirevision`; `alt` is what a screen reader says. With `on_point` the chart listens: a click on a point of any
+    chart of the page calls it with the point's path and sequence length, as the browser says, and runs this chart's
+    fragment again.
     """
     # Both are declared in every run, because a new server knows nothing of this module's import.
     declare_component("plotly", path=PLOTLY_FOLDER)
     draw = st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
+    told = {"on_point_change": lambda: tell(key, on_point)} if on_point else {}
     # A list: the values of a dict are searched for dataframes, with pandas imported for it.
-    draw(key=key, data=[figure, height, alt])
+    draw(key=key, data=[figure, height, alt, on_point is not None], **told)
+
+
+def tell(key: str, on_point: Callable[[str, int], None]) -> None:
+    """Hands on what a click said, if it is a point at all."""
+    point = st.session_state[key].get("point")
+    if isinstance(point, list) and [type(part) for part in point] == [str, int]:
+        on_point(*point)

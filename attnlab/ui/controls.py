@@ -16,7 +16,7 @@ from attnlab.device import PathStatus
 from attnlab.paths import PATHS
 from attnlab.problem import ALIGNMENT, DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError
 from attnlab.run import WorkerState
-from attnlab.sweep import BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, SHORTEST, Sweep, powers_of_two
+from attnlab.sweep import BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, L2_MODES, SHORTEST, Sweep, powers_of_two
 from attnlab.ui import link
 from attnlab.ui.text import escape
 
@@ -39,11 +39,11 @@ def form(worker: WorkerState) -> Form:
     shape = shape_widgets(in_link)
     paths = path_widgets(in_link, {path.name: path for path in worker.paths})
     says = st.container()
-    kv_heads, limits = more_widgets(in_link)
+    more, how = more_widgets(in_link)
     sweep, refusal = None, ""
     try:
-        problem = AttentionProblem(**shape, kv_heads=kv_heads)
-        sweep = Sweep(problem=problem, seqs=powers_of_two(problem.seq_q), paths=paths, **limits)
+        problem = AttentionProblem(**shape, **more)
+        sweep = Sweep(problem=problem, seqs=powers_of_two(problem.seq_q), paths=paths, **how)
     except ProblemError as error:
         refusal = str(error)
     note = link.note(sweep)
@@ -61,6 +61,10 @@ def recorded_form(sweep: Sweep) -> Form:
         **link.shape_values(sweep),
         "causal": problem.causal,
         "kv_heads": None if problem.kv_heads == problem.heads else problem.kv_heads,
+        "window": problem.window,
+        "queries": link.QUERIES[0] if sweep.seq_q is None else str(sweep.seq_q),
+        "within": f"{100 * sweep.precision:g}",
+        "l2": sweep.l2,
         "budget": max(1, round(sweep.budget_s)),
         "try_oom": sweep.try_oom,
         **{path: path in sweep.paths for path in PATHS},
@@ -75,7 +79,11 @@ def recorded_form(sweep: Sweep) -> Form:
     )
     path_widgets(as_recorded, {})
     st.container()
-    more_widgets(as_recorded)
+    more_widgets(
+        as_recorded,
+        queries=tuple(dict.fromkeys([*link.QUERIES, values["queries"]])),
+        within=tuple(dict.fromkeys([*link.WITHIN, values["within"]])),
+    )
     return Form(sweep)
 
 
@@ -136,15 +144,45 @@ def path_box(name: str, here: PathStatus | None, tied: dict[str, Any]) -> bool:
     )
 
 
-def more_widgets(tie: Tie) -> tuple[int | None, dict[str, Any]]:
-    """kv_heads, None for as many as heads; and the sweep's budget_s and try_oom."""
+def more_widgets(
+    tie: Tie, queries: Sequence[str] = link.QUERIES, within: Sequence[str] = link.WITHIN
+) -> tuple[dict[str, int | None], dict[str, Any]]:
+    """The rest of the problem: kv_heads and window, None for as many as heads and for none; and how it is swept."""
     with st.popover("More", key="more", width="stretch"):
-        kv_heads = st.number_input(
-            "KV heads",
-            step=1,
-            placeholder="as many as heads",
-            help="Fewer than heads is grouped-query attention; it must divide heads.",
-            **tie("kv_heads", value=None),
+        problem = {
+            "kv_heads": st.number_input(
+                "KV heads",
+                step=1,
+                placeholder="as many as heads",
+                help="Fewer than heads is grouped-query attention; it must divide heads.",
+                **tie("kv_heads", value=None),
+            ),
+            "window": st.number_input(
+                "Sliding window",
+                step=1,
+                placeholder="none",
+                help="How many keys a query sees at most.",
+                **tie("window", value=None),
+            ),
+        }
+        seq_q = choice(
+            "Queries",
+            queries,
+            "1 is decoding: one new token looks back over a cache of as many keys as the sequence is long.",
+            tie("queries", default=queries[0]),
+        )
+        precision = choice(
+            "Interval within ± %",
+            within,
+            "A point is measured until its 95 % interval reaches no further than this from its median.",
+            tie("within", default="1"),
+        )
+        l2 = choice(
+            "L2 cache",
+            L2_MODES,
+            "On a GPU. Cold: flushed before each sample. Hot: as the call before left it, which is right for what repeats "
+            "on the same data.",
+            tie("l2", default="cold"),
         )
         budget_s = st.number_input(
             "Budget of a run, seconds",
@@ -158,4 +196,14 @@ def more_widgets(tie: Tie) -> tuple[int | None, dict[str, Any]]:
             help="On a GPU: a point predicted not to fit is tried all the same. Host memory is never tried.",
             **tie("try_oom"),
         )
-    return kv_heads, {"budget_s": budget_s, "try_oom": try_oom}
+    return problem, {
+        "budget_s": budget_s,
+        "try_oom": try_oom,
+        "seq_q": None if seq_q == link.QUERIES[0] else int(seq_q),
+        "precision": float(precision) / 100,
+        "l2": l2,
+    }
+
+
+def choice(label: str, options: Sequence[str], help: str, tied: dict[str, Any]) -> str:
+    return st.segmented_control(label, list(options), required=True, width="stretch", help=help, **tied)

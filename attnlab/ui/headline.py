@@ -6,7 +6,8 @@ from html import escape as escape_html
 
 import streamlit as st
 
-from attnlab import summary, units
+from attnlab import figures as charts
+from attnlab import growth, summary, units
 from attnlab.measurement import STATUS_WORDS
 from attnlab.run import Run
 from attnlab.ui import link
@@ -69,6 +70,44 @@ def picker(seqs: tuple[int, ...]) -> int:
     if picked != at_first:
         link.publish("picked_seq", picked, str(picked))
     return picked
+
+
+def clock() -> str:
+    """Which of the three clocks the charts draw; a link holds it."""
+    st.markdown(":small[:gray[Clock]]", width="content", wrap=False)
+    return st.segmented_control(
+        "Clock",
+        list(charts.CLOCKS),
+        default="device",
+        key="clock",
+        bind="query-params",
+        required=True,
+        label_visibility="collapsed",
+    )
+
+
+def count(run: Run) -> str:
+    """By which count the rates are drawn; a link holds it. There is nothing to choose where no pair is masked."""
+    st.markdown(":small[:gray[Work counted]]", width="content", wrap=False)
+    masked = run.sweep.problem.causal or run.sweep.problem.window is not None
+    chosen = st.segmented_control(
+        "Count of the work",
+        list(charts.COUNTS),
+        default="exact",
+        key="count",
+        bind="query-params",
+        required=True,
+        disabled=not masked,
+        label_visibility="collapsed",
+    )
+    return chosen if masked else "exact"
+
+
+def curves_say(run: Run) -> None:
+    """What the curves say, a sentence each: growth, crossover, plateau."""
+    said = growth.lines(run) or ("Not enough points yet.",)
+    mark = f" :small[:gray[{escape(run.mark)}]]" if run.mark else ""
+    st.markdown(f"**What the curves say**{mark}  \n" + "  \n".join(f":small[{escape(line)}]" for line in said))
 
 
 def ms_or_why(run: Run, path: str, seq: int) -> str:

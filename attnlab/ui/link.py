@@ -19,15 +19,18 @@ from typing import TypeVar
 
 import streamlit as st
 
+from attnlab.figures import CLOCKS, COUNTS
 from attnlab.paths import PATHS
-from attnlab.problem import DIRECTIONS, DTYPE_BYTES
+from attnlab.problem import DIRECTIONS, DTYPE_BYTES, LIMITS
 from attnlab.run import Run, WorkerState
-from attnlab.sweep import BUDGET_MAX_S, Sweep, default_sweep, powers_of_two
+from attnlab.sweep import BUDGET_MAX_S, L2_MODES, Sweep, default_sweep, powers_of_two
 
 BATCH_MAX = 64
 SEQS = powers_of_two(131_072)
 HEADS_MAX = 128
 HEAD_DIMS = (32, 64, 96, 128, 192, 256)
+QUERIES = ("as many as keys", "1")
+WITHIN = ("0.5", "1", "2", "5")  # percent
 
 SEEDED = "_form_seeded"  # what the form was filled with before the device was known
 FAULTS = "_link_faults"
@@ -135,10 +138,20 @@ def faults(link: Mapping[str, str], recorded: Mapping[str, Run]) -> list[Fault]:
         "heads": range(1, HEADS_MAX + 1),
         "head_dim": HEAD_DIMS,
         "kv_heads": range(-(2**31), 2**31),
+        "window": range(1, LIMITS["seq_kv"] + 1),
         "budget": range(1, BUDGET_MAX_S + 1),
         "picked_seq": tuple(sorted({*SEQS, *(seq for run in recorded.values() for seq in run.sweep.seqs)})),
     }
-    words = {"dtype": tuple(DTYPE_BYTES), "direction": DIRECTIONS, "replay": tuple(recorded)}
+    words = {
+        "dtype": tuple(DTYPE_BYTES),
+        "direction": DIRECTIONS,
+        "queries": QUERIES,
+        "within": WITHIN,
+        "l2": L2_MODES,
+        "clock": tuple(CLOCKS),
+        "count": COUNTS,
+        "replay": tuple(recorded),
+    }
     switches = ("causal", "live", "try_oom", *PATHS)
     found = []
     for key, text in link.items():

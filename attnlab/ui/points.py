@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from attnlab.figures import tflops
+from attnlab.measurement import Measurement
 from attnlab.run import Run
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 ROW_PX = 35
 ROWS_MAX = 14
+CLOCK_MOVED = 0.05  # of its median: more than this is marked
 
 
 def frame(run: Run) -> pd.DataFrame:
@@ -29,10 +32,18 @@ def frame(run: Run) -> pd.DataFrame:
             "low_ms": m.device_ms_low,
             "high_ms": m.device_ms_high,
             "samples": m.samples or None,
+            "unused": len(m.unused) or None,
+            "graph_ms": m.graph_ms,
             "wall_ms": m.wall_ms,
+            "host_ms": m.host_ms,
             "first_call_s": m.first_call_s,
             "peak_mib": mib(m.peak_bytes),
             "tflops": m.tflops,
+            "dense_tflops": tflops(m, "dense"),
+            "clock_mhz": m.clock_mhz,
+            "clock_moved": clock_moved(m),
+            "throttle": ", ".join(m.throttle),
+            "l2": m.l2,
             "predicted_ms": m.predicted_ms,
             "predicted_mib": mib(m.predicted_bytes),
             "provider": m.provider,
@@ -44,11 +55,18 @@ def frame(run: Run) -> pd.DataFrame:
         for m in run.measurements
     ]
     columns = list(CONFIG)
-    texts = {"path", "status", "provider", "reason", "pass"}
+    texts = {"path", "status", "clock_moved", "throttle", "l2", "provider", "reason", "pass"}
+    whole = dict.fromkeys(("seq", "samples", "unused"), "Int64")
     data = pd.DataFrame(rows, columns=columns)
-    return data.astype(
-        {name: "string" if name in texts else "Float64" for name in columns} | {"seq": "Int64", "samples": "Int64"}
-    )
+    return data.astype({name: "string" if name in texts else "Float64" for name in columns} | whole)
+
+
+def clock_moved(m: Measurement) -> str:
+    """ "⚠ 1,200 to 1,980 MHz" where the clock left its median by more than CLOCK_MOVED while the samples ran."""
+    if m.clock_mhz is None or m.clock_mhz_low is None or m.clock_mhz_high is None:
+        return ""
+    moved = max(m.clock_mhz_high - m.clock_mhz, m.clock_mhz - m.clock_mhz_low) > CLOCK_MOVED * m.clock_mhz
+    return f"⚠ {m.clock_mhz_low:,.0f} to {m.clock_mhz_high:,.0f} MHz" if moved else ""
 
 
 def mib(size_bytes: int | None) -> float | None:
@@ -67,10 +85,18 @@ CONFIG = {
     "low_ms": number("Low ms", help="Lower end of the 95 % interval of the median"),
     "high_ms": number("High ms", help="Upper end of the 95 % interval of the median"),
     "samples": st.column_config.NumberColumn("Samples"),
+    "unused": st.column_config.NumberColumn("Left out", help="Samples kept out of the median; the notes say why"),
+    "graph_ms": number("Graph ms", help="One replay of the call captured as a CUDA graph"),
     "wall_ms": number("Wall ms", help="What a caller waits: synchronise, call, synchronise"),
+    "host_ms": number("Host ms", help="What the host needs to launch one call"),
     "first_call_s": number("First call s", 3, help="Compilation and set-up; never in the median"),
     "peak_mib": number("Peak MiB", help="The most memory allocated above the inputs"),
-    "tflops": number("TFLOP/s", 3),
+    "tflops": number("TFLOP/s", 3, help="By the exact count of the work, mask included"),
+    "dense_tflops": number("TFLOP/s (dense count)", 3, help="As if no pair were masked; above what was computed"),
+    "clock_mhz": number("Clock MHz", help="Median of the multiprocessors' clock while the samples ran"),
+    "clock_moved": st.column_config.TextColumn("Clock moved", help="Where it left its median by more than 5 %"),
+    "throttle": st.column_config.TextColumn("Lowered by", help="Reasons that the driver gave for a lower clock"),
+    "l2": st.column_config.TextColumn("L2", help="The cache before each sample"),
     "predicted_ms": number("Predicted ms", help="Not measured: what was expected"),
     "predicted_mib": number("Predicted MiB", help="Not measured: what was expected"),
     "provider": st.column_config.TextColumn("What ran", width="medium"),
