@@ -56,6 +56,7 @@ class Measurement:
     dense_flops: int | None = None  # as if no pair were masked
     min_bytes: int | None = None  # each input read once, each output written once
     error: float | None = None  # relative Frobenius error of sampled rows against float64
+    standard_error: float | None = None  # the same of standard attention in this dtype: what rounding explains
     clock: str = ""  # how the time was taken
     memory_source: str = ""  # how the memory was read
     clock_mhz: float | None = None  # median of the multiprocessors' clock while the samples ran

@@ -65,7 +65,8 @@ def test_f05_an_odd_length_with_few_heads_runs_and_agrees(trials_of):
     }
     assert "sdpa-flash" in paths
     for name, attention in paths.items():
-        assert judge(truth(problem, q, k, v, None).errors((attention(q, k, v),)), problem.dtype) == "", name
+        exact = truth(problem, q, k, v, None)
+        assert judge(exact.errors((attention(q, k, v),)), exact.standard, problem.dtype) == "", name
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -123,7 +124,7 @@ def test_every_path_agrees_with_float64(device, dtype, changes, trials_of):
     for name, attention in runnable(trials_of(device), problem).items():
         outputs = make_call(attention, problem, *inputs)()
         assert outputs[0].shape == (problem.batch, problem.seq_q, problem.heads, problem.head_dim)
-        assert judge(exact.errors(outputs), dtype) == "", name
+        assert judge(exact.errors(outputs), exact.standard, dtype) == "", name
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -240,7 +241,8 @@ def test_a_scale_that_is_ten_percent_off_does_not_pass(device, monkeypatch):
     verdicts = {}
     for name in ("standard", "faulty-wrong"):
         path = load(name, torch.device(device))
-        verdicts[name] = judge(exact.errors(make_call(path.build(problem), problem, *inputs)()), problem.dtype)
+        errors = exact.errors(make_call(path.build(problem), problem, *inputs)())
+        verdicts[name] = judge(errors, exact.standard, problem.dtype)
     assert verdicts["standard"] == ""
     assert "wrong answer" in verdicts["faulty-wrong"] and "O is" in verdicts["faulty-wrong"]
 

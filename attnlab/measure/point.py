@@ -43,6 +43,7 @@ class Known:
 
     first_call_s: float
     errors: dict[str, float]
+    standard: dict[str, float]  # the errors of standard attention in the same dtype
     peak_bytes: int
 
 
@@ -137,11 +138,11 @@ class Bench:
         with memory.PeakAbove(self.device) as one_call:
             outputs, seconds = self.timer.timed_call(call)
         if key not in self._known:
-            errors = exact.errors(outputs) if exact is not None else {}
+            errors, standard = exact.errors(outputs), exact.standard
             del outputs
             check()
             peak = one_call.bytes if cuda else memory.host_peak_bytes(call)
-            self._known[key] = Known(trial_s + seconds, errors, peak)
+            self._known[key] = Known(trial_s + seconds, errors, standard, peak)
         elif cuda:
             series.walls_ms.append(seconds * 1e3)  # synchronise, call, synchronise: what a wall-clock sample is
         outputs = None
@@ -169,7 +170,9 @@ class Bench:
         """What was timed and what is known, as a measurement that has not been screened."""
         problem, cuda = point.problem, self.device.type == "cuda"
         device_ms, host_ms = median(series.counting() or series.samples_ms), series.host_ms
-        wrong = judge(known.errors, problem.dtype) or (outside_the_clock(series, device_ms) if cuda else "")
+        wrong = judge(known.errors, known.standard, problem.dtype) or (
+            outside_the_clock(series, device_ms) if cuda else ""
+        )
         finite = [error for error in known.errors.values() if error != float("inf")]
         seen = series.conditions
         return replace(
@@ -188,6 +191,7 @@ class Bench:
             reserved_bytes=torch.cuda.memory_reserved(self.device) if cuda else None,
             device_used_bytes=memory.used_bytes(self.device),
             error=max(finite, default=None),
+            standard_error=max(known.standard.values()),
             clock=self.timer.clock(l2),
             memory_source=memory.CUDA_SOURCE if cuda else memory.HOST_SOURCE,
             clock_mhz=seen.clock_mhz,

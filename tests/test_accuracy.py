@@ -1,0 +1,58 @@
+"""What counts as a wrong answer: twice the error that standard attention makes in the same dtype, no fixed bound."""
+
+import math
+
+import pytest
+import torch
+
+from attnlab.measure.accuracy import STANDARD_FACTOR, judge, truth
+from attnlab.measure.inputs import make_call, make_inputs
+from attnlab.paths.base import load
+from attnlab.problem import DIRECTIONS, DTYPE_BYTES, FORWARD_BACKWARD, AttentionProblem
+
+CPU = torch.device("cpu")
+
+
+def f16(dtype="bfloat16", **more):
+    return AttentionProblem(**{"batch": 2, "seq_q": 1024, "heads": 4, "head_dim": 128, "dtype": dtype, **more})
+
+
+def judged(problem, path, scale=1.0):
+    """(verdict, error of O, error of standard) of a path whose softmax scale is off by a factor."""
+    q, k, v, grad_out = make_inputs(problem, CPU)
+    exact = truth(problem, q, k, v, grad_out)
+    attention = load(path, CPU).build(problem)
+    outputs = make_call(lambda q, k, v: attention(q * scale, k, v), problem, q, k, v, grad_out)()
+    errors = exact.errors(outputs)
+    return judge(errors, exact.standard, problem.dtype), errors["O"], exact.standard["O"]
+
+
+@pytest.mark.parametrize("dtype", DTYPE_BYTES)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("path", ["standard", "sdpa-flash", "sdpa-math"])
+def test_f16_healthy_paths_pass_and_a_scale_that_is_off_fails(path, direction, dtype):
+    problem = f16(dtype, seq_q=256, direction=direction)
+    assert judged(problem, path)[0] == ""
+    verdict, error, _ = judged(problem, path, scale=1.1)
+    assert verdict.startswith("wrong answer: O is ") and error > 0.01
+
+
+def test_f16_the_bound_is_what_standard_attention_does_with_these_inputs():
+    verdict, error, standard = judged(f16(), "standard")
+    assert verdict == "" and error == pytest.approx(standard, rel=0.3)
+    assert 1e-3 < standard < 1e-2  # bfloat16 on 1,024 keys of normal data
+    assert judge({"O": STANDARD_FACTOR * standard}, {"O": standard}, "bfloat16") == ""
+    assert judge({"O": 2.1 * standard}, {"O": standard}, "bfloat16") != ""
+
+
+def test_numbers_that_are_not_finite_are_named_and_never_equal():
+    assert "not finite" in judge({"O": math.inf}, {"O": 1.0}, "bfloat16")
+    assert judge({"O": math.nan}, {"O": 1.0}, "bfloat16") != ""
+    assert judge({"O": 0.0, "dK": math.inf}, {"O": 1.0}, "float16") != ""
+
+
+def test_a_row_that_sees_no_key_is_zero_in_both():
+    problem = AttentionProblem(
+        batch=1, seq_q=5, seq_kv=2, heads=1, head_dim=64, dtype="float16", causal=True, direction=FORWARD_BACKWARD
+    )
+    assert judged(problem, "standard")[0] == ""
