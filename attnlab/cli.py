@@ -1,7 +1,7 @@
 """The command line: the page's engine without a page.
 
     python -m attnlab compare                      two paths back to back, five rounds, wall clock
-    python -m attnlab sweep --seqs 128,256,512     a sweep as a live table, then the sentence of the page
+    python -m attnlab sweep --seqs 128,256,512     a sweep as a live table, then what the page says of it
     python -m attnlab record --out FILE            the same, written as the file that the page replays
 
 Exit codes: 0 when it ran (a point out of memory is a result), 1 when it could not, 2 for bad arguments with one line
@@ -11,14 +11,15 @@ that names the legal values, 130 when interrupted.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import queue
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attnlab import nvml, protocol, summary, table
+from attnlab import nvml, protocol, table
 from attnlab.command_line import PROGRAM
 from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
@@ -27,7 +28,18 @@ from attnlab.problem import DTYPE_BYTES, FORWARD, FORWARD_BACKWARD, LIMITS, Atte
 from attnlab.process import WorkerProcess
 from attnlab.run import Run
 from attnlab.store import Store
-from attnlab.sweep import BUDGET_LEGAL, BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, Sweep, default_sweep
+from attnlab.sweep import (
+    BUDGET_LEGAL,
+    BUDGET_MAX_S,
+    DEFAULT_BUDGET_S,
+    DEFAULT_PATHS,
+    DEFAULT_PRECISION,
+    L2_MODES,
+    PRECISION_LEGAL,
+    PRECISIONS,
+    Sweep,
+    default_sweep,
+)
 
 MAX_STEPS = 100_000
 
@@ -109,9 +121,17 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
         "--kv-heads", type=_whole_number(LIMITS["heads"], least=0), metavar="N", help="must divide heads"
     )
     parser.add_argument("--causal", action="store_true", help="mask what lies ahead, aligned bottom-right")
+    parser.add_argument("--window", type=_whole_number(LIMITS["seq_kv"]), metavar="N",
+                        help="a sliding window: keys at a distance less than N are seen")  # fmt: skip
+    parser.add_argument("--seq-q", type=_whole_number(LIMITS["seq_q"]), metavar="N",
+                        help="queries of every point, 1 for decoding; default: as many as keys")  # fmt: skip
     parser.add_argument("--backward", action="store_true", help="forward and backward")
     parser.add_argument("--budget", type=_seconds, metavar="SECONDS", default=DEFAULT_BUDGET_S,
                         help=f"what the run may take; default: {DEFAULT_BUDGET_S:g}")  # fmt: skip
+    parser.add_argument("--precision", type=_precision, metavar="P", default=DEFAULT_PRECISION,
+                        help=f"when a point is sharp enough: {PRECISION_LEGAL}; default: {DEFAULT_PRECISION:g}")  # fmt: skip
+    parser.add_argument("--l2", type=_one_of(L2_MODES), metavar="MODE", default=L2_MODES[0],
+                        help=f"a GPU's L2 cache before a sample, {' or '.join(L2_MODES)}; default: {L2_MODES[0]}")  # fmt: skip
     parser.add_argument("--try-oom", action="store_true", help="try what is predicted to run out of device memory")
     parser.add_argument("--no-refine", action="store_true", help="the quick pass only")
     parser.add_argument("--json", type=_writable, metavar="FILE", help="write the run there")
@@ -160,14 +180,21 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(_one_of(PATHS)(part.strip()) for part in text.split(","))
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= BUDGET_MAX_S:
-        raise argparse.ArgumentTypeError(f"{text!r}; legal: {BUDGET_LEGAL}")
-    return value
+def _number(legal: str, allowed: Callable[[float], bool]) -> Any:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not allowed(value):  # what is not a number is never within bounds
+            raise argparse.ArgumentTypeError(f"{text!r}; legal: {legal}")
+        return value
+
+    return read
+
+
+_seconds = _number(BUDGET_LEGAL, lambda value: 0 < value <= BUDGET_MAX_S)
+_precision = _number(PRECISION_LEGAL, lambda value: PRECISIONS[0] <= value <= PRECISIONS[1])
 
 
 def _writable(text: str) -> Path:
@@ -193,6 +220,7 @@ def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
         kv_heads=heads if arguments.kv_heads is None else arguments.kv_heads,
         dtype=arguments.dtype or usual.problem.dtype,
         causal=arguments.causal,
+        window=arguments.window,
         direction=FORWARD_BACKWARD if arguments.backward else FORWARD,
     )
     return Sweep(
@@ -202,6 +230,9 @@ def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
         budget_s=arguments.budget,
         try_oom=arguments.try_oom,
         refine=not arguments.no_refine,
+        seq_q=arguments.seq_q,
+        precision=arguments.precision,
+        l2=arguments.l2,
     )
 
 
@@ -243,7 +274,7 @@ def _measure(arguments: argparse.Namespace) -> Run:
             print(f"{arguments.parser.prog}: {store.problem}", file=sys.stderr)
     if run.measurements:
         print("\n".join(["", *table.rows(run), "", *table.footnotes(run), ""]))
-    print(summary.sentence(run))
+    print("\n".join(table.said(run)))
     return run
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnlab.sweep import DEFAULT_BUDGET_S, DEFAULT_PATHS, Sweep
+from attnlab.sweep import DEFAULT_BUDGET_S, DEFAULT_PATHS, DEFAULT_PRECISION, L2_MODES, Sweep
 
 PROGRAM = "python -m attnlab"
 
@@ -14,6 +14,10 @@ def command_line(sweep: Sweep) -> str:
     words += ["--seqs", ",".join(map(str, sweep.seqs)), "--dtype", problem.dtype]
     if problem.kv_heads != problem.heads:
         words += ["--kv-heads", problem.kv_heads]
+    options = {"--window": problem.window, "--seq-q": sweep.seq_q}
+    options["--precision"] = sweep.precision if sweep.precision != DEFAULT_PRECISION else None
+    options["--l2"] = sweep.l2 if sweep.l2 != L2_MODES[0] else None
+    words += [word for name, value in options.items() if value is not None for word in (name, value)]
     if sweep.paths != DEFAULT_PATHS:
         words += ["--paths", ",".join(sweep.paths)]
     if sweep.budget_s != DEFAULT_BUDGET_S:

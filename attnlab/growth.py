@@ -24,7 +24,7 @@ from attnlab.summary import BASELINE, challenger
 from attnlab.units import sequence, times
 
 QUANTITIES = ("time", "memory")
-FEWEST = 3  # points of a fit: two always lie on a line
+FEWEST = 3  # points of a law or a plateau: two always lie on a line
 SLOPES_AGREE = 0.3  # a clock 10 % off at one point moves the slopes on both its sides by 0.14, one up and one down
 LEVEL = 0.05  # speed-ups nearer than this are one level: so much can a clock that counts as the same change them
 
@@ -64,11 +64,12 @@ class Growth:
 
 
 def growth(run: Run, path: str, quantity: str) -> Growth | None:
-    """How `path` grows with the sequence length; None where no three neighbouring points follow one power.
+    """How `path` grows with the sequence length; None where no three points at the long end follow one power.
 
-    Short sequences are not there yet (launches, tails, tiles that are not filled), so the fit takes a stretch: neighbouring
-    points, at least FEWEST, whose local slopes lie within SLOPES_AGREE of one another; of all such stretches the one that
-    reaches furthest, and of those the longest. Memory is no matter of launches, so launch-bound points count for it.
+    Short sequences are not there yet (launches, tails, tiles that are not filled), so the fit takes a stretch at the long
+    end: the most neighbouring points, at least FEWEST, whose local slopes lie within SLOPES_AGREE of one another. It ends at
+    the longest sequence, or one before where that one breaks the law (another kernel, another clock). Memory is no matter
+    of launches, so launch-bound points count for it.
 
     The interval: Student's t with n - 2 degrees of freedom over the residuals, and what the points' own intervals leave
     open, added in quadrature.
@@ -109,7 +110,7 @@ def _value(m: Measurement, quantity: str) -> float | None:
 def _stretch(points: Sequence[tuple[float, float]]) -> slice | None:
     """The stretch of (x, y) to fit (see `growth`)."""
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(points)]
-    for stop in range(len(slopes), FEWEST - 2, -1):
+    for stop in (len(slopes), len(slopes) - 1):
         start = stop
         while start > 0 and max(slopes[start - 1 : stop]) - min(slopes[start - 1 : stop]) <= SLOPES_AGREE:
             start -= 1
@@ -251,9 +252,9 @@ class Plateau:
 
 def plateau(run: Run, path: str) -> Plateau | None:
     """The shortest sequence after which no speed-up is higher, beyond the intervals and beyond LEVEL; None with fewer than
-    two points to compare."""
+    FEWEST points to compare."""
     pairs, _ = _pairs(run, path)
-    if len(pairs) < 2:
+    if len(pairs) < FEWEST:
         return None
     top = next(
         pair

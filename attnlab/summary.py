@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlab.measurement import Measurement
+from attnlab.measurement import Measurement, clock_moved
 from attnlab.run import Run
 from attnlab.units import ms, sequence, size, times
 
@@ -25,7 +25,7 @@ class Headline:
 
     speedup       standard_ms / flash_ms, only between two `ok` points that are not launch-bound and whose intervals part
     memory_ratio  peak bytes of standard / those of flash, only between two `ok` points
-    note          why a figure is missing, in words
+    note          why a figure is missing, or that the two were measured at different clocks, in words
     """
 
     path: str | None = None  # the path that is compared with standard
@@ -64,6 +64,7 @@ def headline(run: Run, seq: int | None = None) -> Headline:
     missing = [_trouble(run, m) for m in (standard, flash) if m is not None and not m.ok]
     unmeasured = [name for name, m in ((BASELINE, standard), (path, flash)) if m is None]
     notes = [*missing, *(f"{name} is not measured at {sequence(seq)}" for name in unmeasured)]
+    clocks = _clocks(standard, flash) if both and not launch_bound else []
     return Headline(
         path=path,
         seq=seq,
@@ -71,7 +72,7 @@ def headline(run: Run, seq: int | None = None) -> Headline:
         flash_ms=flash.device_ms if flash and flash.ok else None,
         speedup=_ratio(standard.device_ms, flash.device_ms) if both and not doubts else None,
         memory_ratio=_ratio(standard.peak_bytes, flash.peak_bytes) if both else None,
-        note="; ".join([*notes, *doubts]),
+        note="; ".join([*notes, *doubts, *clocks]),
     )
 
 
@@ -130,6 +131,13 @@ def _overlap(a: Measurement, b: Measurement) -> bool:
     if a.interval_ms is None or b.interval_ms is None:
         return False
     return a.interval_ms[0] <= b.interval_ms[1] and b.interval_ms[0] <= a.interval_ms[1]
+
+
+def _clocks(a: Measurement, b: Measurement) -> list[str]:
+    """That two times are of different clocks, where they are: their ratio is then not the kernels' alone."""
+    if not (a.clock_mhz and b.clock_mhz and clock_moved(*sorted((a.clock_mhz, b.clock_mhz)))):
+        return []
+    return [f"measured at different clocks: {a.clock_mhz:,.0f} and {b.clock_mhz:,.0f} MHz"]
 
 
 def _memory_words(run: Run, top: Headline) -> str:

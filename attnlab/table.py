@@ -5,17 +5,19 @@ from __future__ import annotations
 import shutil
 import time
 
-from attnlab import summary, units
+from attnlab import growth, summary, units
 from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.run import Run
 
 REFRESH_S = 0.2
+L2_WORDS = {"cold": "cold, flushed before each sample", "hot": "hot, as the call before left it"}
 
 
 def title(run: Run) -> str:
     """What is measured, and on what."""
+    queries = [] if run.sweep.seq_q is None else [f"queries {units.sequence(run.sweep.seq_q)}"]
     where = [run.device.name, f"torch {run.device.torch}"] if run.device else []
-    return " · ".join([*where, units.shape(run.sweep.problem)])
+    return " · ".join([*where, ", ".join([units.shape(run.sweep.problem), *queries])])
 
 
 def rows(run: Run) -> list[str]:
@@ -61,7 +63,7 @@ def point_line(m: Measurement) -> str:
 
 
 def footnotes(run: Run) -> list[str]:
-    """What ran under each path's name, and how time and memory were obtained."""
+    """What ran under each path's name, how time and memory were obtained, and the state of the cache."""
     lines = []
     for path in run.sweep.paths:
         providers = dict.fromkeys(m.provider for m in run.measurements if m.path == path and m.ok and m.provider)
@@ -70,7 +72,13 @@ def footnotes(run: Run) -> list[str]:
     for name, field in (("time", "clock"), ("memory", "memory_source")):
         sources = dict.fromkeys(getattr(m, field) for m in good if getattr(m, field))
         lines += [f"{name}: {'; '.join(sources)}"] if sources else []
-    return lines
+    caches = dict.fromkeys(L2_WORDS[m.l2] for m in good if m.l2 in L2_WORDS)
+    return lines + ([f"L2 cache: {'; '.join(caches)}"] if caches else [])
+
+
+def said(run: Run) -> list[str]:
+    """The sentence of the run, and a line for each thing that its curves say."""
+    return [summary.sentence(run), *growth.lines(run)]
 
 
 class Log:

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import F25
 
-from attnlab import cli, export, table
+from attnlab import cli, export, growth, summary, table
 from attnlab.command_line import PROGRAM, command_line
 from attnlab.paths import PATHS
 from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, legal_kv_heads
-from attnlab.sweep import Sweep, default_sweep
+from attnlab.sweep import L2_MODES, Sweep, default_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 FAKE_WORKER = shlex.join([sys.executable, str(ROOT / "tests" / "fake_worker.py")])
@@ -76,6 +76,13 @@ def attnlab(*words, env, timeout=120):
         ("sweep --heads 6 --kv-heads 0", "legal for 6 heads: 1, 2, 3, 6"),
         ("sweep --budget nan", "legal: seconds, more than 0, at most 86,400"),
         ("sweep --budget -1", "legal: seconds"),
+        ("sweep --window 0", "legal: whole numbers from 1 to 16,777,216"),
+        ("sweep --window wide", "legal: whole numbers from 1 to 16,777,216"),
+        ("sweep --seq-q 0", "legal: whole numbers from 1 to 16,777,216"),
+        ("sweep --precision 0", "'0'; legal: half an interval over its median, from 0.001 to 0.5"),
+        ("sweep --precision nan", "legal: half an interval over its median"),
+        ("sweep --precision sharp", "legal: half an interval over its median"),
+        ("sweep --l2 warm", "'warm'; legal: cold, hot"),
         ("sweep --json /no/such/folder/run.json", "legal: a file in a folder that exists"),
         ("sweep --json .", "legal: a file in a folder that exists"),
         ("record", "--out"),
@@ -113,6 +120,7 @@ def sweeps(draw):
         dtype=draw(st.sampled_from(list(DTYPE_BYTES))),
         causal=draw(st.booleans()),
         direction=draw(st.sampled_from(DIRECTIONS)),
+        window=draw(st.one_of(st.none(), st.integers(1, 1 << 24))),
     )
     return Sweep(
         problem=problem,
@@ -121,6 +129,9 @@ def sweeps(draw):
         budget_s=draw(st.one_of(st.just(30.0), st.floats(0.001, 86_400))),
         try_oom=draw(st.booleans()),
         refine=draw(st.booleans()),
+        seq_q=draw(st.one_of(st.none(), st.integers(1, 4096))),
+        precision=draw(st.one_of(st.just(0.01), st.floats(0.001, 0.5))),
+        l2=draw(st.sampled_from(L2_MODES)),
     )
 
 
@@ -146,6 +157,13 @@ def test_command_line_is_short_where_it_can_be():
     assert command_line(default_sweep("cpu")) == (
         "python -m attnlab sweep --batch 1 --heads 8 --dim 64 --seqs 128,256,512,1024,2048 --dtype float32"
     )
+
+
+def test_command_line_says_what_is_not_as_usual():
+    sweep = default_sweep("cpu")
+    odd = replace(sweep, problem=replace(sweep.problem, window=256), seq_q=1, precision=0.05, l2="hot")
+    more = command_line(odd).removeprefix(command_line(sweep))
+    assert more == " --window 256 --seq-q 1 --precision 0.05 --l2 hot"
 
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
@@ -369,6 +387,26 @@ def test_table_rows():
 def test_spread_is_half_the_interval_and_never_rounds_to_nothing(low, high, words):
     m = replace(F25.get("flash", 65_536), device_ms=1.0, device_ms_low=low, device_ms_high=high)
     assert table.spread(m) == words
+
+
+def test_footnotes_say_in_which_state_the_cache_was():
+    cold, hot = replace(F25.get("flash", 65_536), l2="cold"), replace(F25.get("flash", 131_072), l2="hot")
+    assert table.footnotes(replace(F25, measurements=(cold,)))[-1] == "L2 cache: cold, flushed before each sample"
+    both = table.footnotes(replace(F25, measurements=(cold, hot)))[-1]
+    assert both.endswith("; hot, as the call before left it")
+    assert not any("cache" in line for line in table.footnotes(F25))  # a host, or a run from before it was noted
+
+
+def test_title_names_the_queries_where_they_are_not_as_many_as_keys():
+    assert table.title(replace(F25, sweep=replace(F25.sweep, seq_q=1))) == table.title(F25) + ", queries 1"
+
+
+def test_what_the_curves_say_stands_under_the_sentence():
+    sentence, *lines = table.said(F25)
+    assert sentence == summary.sentence(F25)
+    assert lines == list(growth.lines(F25))
+    run = export.recorded_runs()[0]["h200"]
+    assert len(table.said(run)) == 5
 
 
 def test_point_line_of_what_was_not_measured_gives_the_reason():

@@ -171,6 +171,18 @@ def test_headline_at_a_chosen_sequence():
     assert summary.headline(run, 16_384).note == "standard is not measured at 16,384"
 
 
+def test_different_clocks_are_said_and_the_figure_stays():
+    fast, slow = {"clock_mhz": 1980.0}, {"clock_mhz": 1635.0}
+    run = run_of(point("standard", 512, 2.0, **fast), point("flash", 512, 1.0, **slow))
+    top = summary.headline(run)
+    assert (top.speedup, top.note) == (2.0, "measured at different clocks: 1,980 and 1,635 MHz")
+    within = run_of(point("standard", 512, 2.0, **fast), point("flash", 512, 1.0, clock_mhz=1890.0))
+    unknown = run_of(point("standard", 512, 2.0, **fast), point("flash", 512, 1.0))
+    assert summary.headline(within).note == summary.headline(unknown).note == ""
+    short = run_of(point("standard", 512, 2.0, **fast), point("flash", 512, 1.0, launch_bound=True, **slow))
+    assert summary.headline(short).note == summary.TOO_SHORT
+
+
 def test_missing_memory_leaves_the_speed():
     run = run_of(point("standard", 512, 2.0, None), point("flash", 512, 1.0, 10))
     assert summary.sentence(run) == "At sequence 512 flash is 2.0× faster."
