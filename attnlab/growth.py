@@ -267,7 +267,8 @@ def plateau(run: Run, path: str) -> Plateau | None:
             f"The speed-up still grows at {sequence(last.seq)}, the longest that both managed: {times(last.speedup)}."
         )
         return Plateau(text=text)
-    return Plateau(seq=top.seq, speedup=top.speedup, text=f"{_settled(run, path, top)} {_after(path, top, last)}")
+    text = f"{_settled(run, path, top)} {_after(path, top, last)}".rstrip()
+    return Plateau(seq=top.seq, speedup=top.speedup, text=text)
 
 
 def _settled(run: Run, path: str, pair: _Pair) -> str:
@@ -275,26 +276,29 @@ def _settled(run: Run, path: str, pair: _Pair) -> str:
     cuda = run.device is not None and run.device.kind == "cuda"
     peak = hardware.dense_peak_tflops(run.device.name, pair.other.problem.dtype) if cuda else None
     bandwidth = hardware.bandwidth_tbs(run.device.name) if cuda else None
+    # Counted, not measured: FLOPs and bytes alike are in proportion to queries × keys, unless a window cuts the FLOPs alone.
+    work = "s²" if run.sweep.seq_q is None else "s"
+    why = "" if pair.other.problem.window else f", and the work of both grows as {work}, so their ratio settles"
     return (
         f"The speed-up stops growing at {sequence(pair.seq)}, at {times(pair.speedup)}: {path} computes"
         f" {_rate(_tflops(pair.other))} TFLOP/s{_share(_tflops(pair.other), peak, 'dense peak')}, {BASELINE} moves"
-        f" {_rate(_tbs(pair.standard))} TB/s{_share(_tbs(pair.standard), bandwidth, 'bandwidth')}."
+        f" {_rate(_tbs(pair.standard))} TB/s{_share(_tbs(pair.standard), bandwidth, 'bandwidth')}{why}."
     )
 
 
 def _after(path: str, top: _Pair, last: _Pair) -> str:
-    """What the speed-up does after `top`, told by whose rate changed."""
+    """What the speed-up does after `top`, told by whose rate changed; empty while it stays."""
     if last.speedup * (1 + LEVEL) >= top.speedup:
-        return "From there on both take longer by the same power of s, so their ratio stays."
-    rates = {
-        name: (_tflops(a), _tflops(b))
-        for name, a, b in ((BASELINE, top.standard, last.standard), (path, top.other, last.other))
-    }
-    told = {BASELINE: "rises", path: "falls"}  # what lowers a speed-up; at least one did by half of LEVEL
+        return ""
+    fall = math.log(top.speedup / last.speedup)
+    rates = (
+        (BASELINE, "rises", _tflops(top.standard), _tflops(last.standard)),
+        (path, "falls", _tflops(top.other), _tflops(last.other)),
+    )
     changes = [
-        f"the rate of {name} {told[name]} from {_rate(a)} to {_rate(b)} TFLOP/s"
-        for name, (a, b) in rates.items()
-        if (b / a if name == BASELINE else a / b) > 1 + LEVEL / 2.5
+        f"the rate of {name} {verb} from {_rate(a)} to {_rate(b)} TFLOP/s"
+        for name, verb, a, b in rates
+        if math.log(b / a if verb == "rises" else a / b) > fall / 4  # the smaller part of a fall is not its reason
     ]
     return f"At {sequence(last.seq)} it is {times(last.speedup)}, because {' and '.join(changes)}."
 

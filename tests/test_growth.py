@@ -181,7 +181,8 @@ def speedups(*ratios, flash=None, **more):
 def test_the_plateau_begins_where_no_later_speedup_is_higher():
     found = growth.plateau(speedups(1, 2, 3, 4, 4.1, 3.9, spread=0.01), "flash")
     assert (found.seq, round(found.speedup, 2)) == (1024, 4.0)
-    assert found.text.endswith("From there on both take longer by the same power of s, so their ratio stays.")
+    assert found.text.endswith(", and the work of both grows as s², so their ratio settles.")
+    assert found.text.count(". ") == 0  # nothing is said of what comes after
 
 
 def test_intervals_that_overlap_make_no_higher_speedup():
@@ -220,6 +221,14 @@ def test_a_speedup_that_falls_is_laid_to_the_rate_that_changed(standard_faster, 
     assert f"At 4,096 it is {8 / standard_faster / flash_slower:.1f}×, because " in text
     assert all(words in text for words in told)
     assert ("rises" in text, "falls" in text) == (standard_faster > 1, flash_slower > 1)
+
+
+def test_the_work_is_told_as_it_is_counted():
+    run = speedups(1, 2, 3, 4, 4, 4)
+    decode = replace(run, sweep=replace(run.sweep, seq_q=1))
+    assert "the work of both grows as s, so" in growth.plateau(decode, "flash").text
+    windowed = tuple(replace(m, problem=replace(m.problem, window=64)) for m in run.measurements)
+    assert "grows as" not in growth.plateau(replace(run, measurements=windowed), "flash").text  # of standard's alone
 
 
 def test_two_points_are_no_plateau():
