@@ -205,9 +205,10 @@ class Crossover:
 def crossover(run: Run, path: str) -> Crossover:
     """Where `path` begins to be faster than standard, interpolated in log-log between neighbouring comparable points."""
     pairs, launch_bound = _pairs(run, path)
-    hidden = f"up to {sequence(launch_bound[-1])} the host's launch cost dominates" if launch_bound else ""
+    below = [seq for seq in launch_bound if not pairs or seq < pairs[0].seq]
+    hidden = f"up to {sequence(below[-1])} the host's launch cost dominates" if below else ""
     if len(pairs) < 2:
-        kind = "launch-bound" if launch_bound and not pairs else "unknown"
+        kind = "launch-bound" if below and not pairs else "unknown"
         why = f"no crossover can be told: {hidden}" if kind == "launch-bound" else "not enough points for a crossover"
         return Crossover(kind=kind, text=why)
     whole = f"from {sequence(pairs[0].seq)} to {sequence(pairs[-1].seq)} {path} is"
@@ -219,7 +220,7 @@ def crossover(run: Run, path: str) -> Crossover:
     if seq is None and not upward:
         return Crossover(kind="slower", text=f"{whole} slower than {BASELINE}: no crossover in this range")
     if seq is None:
-        kind, rest = ("launch-bound", f"; {hidden}") if launch_bound else ("faster", ", at every length measured")
+        kind, rest = ("launch-bound", f"; {hidden}") if below else ("faster", ", at every length measured")
         return Crossover(kind=kind, text=f"{whole} faster than {BASELINE}{rest}")
     ends = [_last_crossing(pairs, lambda pair, n=n: sign * math.log(pair.ends[n])) for n in (1, 0)]
     earliest, latest = ends if upward else reversed(ends)

@@ -71,7 +71,7 @@ class AttentionProblem:
         if type(self.causal) is not bool:
             raise ProblemError(f"causal is {self.causal!r}; legal: true, false")
         if self.window is not None:
-            check_whole_number("window", self.window, LIMITS["seq_kv"], or_none=True)
+            check_whole_number("window", self.window, LIMITS["seq_kv"], ", or none")
         if self.direction not in DIRECTIONS:
             raise ProblemError(f"direction is {self.direction!r}; legal: {', '.join(DIRECTIONS)}")
         if self.score_elements > MAX_ELEMENTS:
@@ -134,10 +134,10 @@ class AttentionProblem:
         return cls(**data)
 
 
-def check_whole_number(name: str, value: Any, limit: int, or_none: bool = False) -> None:
-    """Raises ProblemError unless value is an int (not a bool) from 1 to limit; `or_none` is for the words only."""
+def check_whole_number(name: str, value: Any, limit: int, else_legal: str = "") -> None:
+    """Raises ProblemError unless value is an int (not a bool) from 1 to limit. `else_legal` ends the words of a refusal."""
     if type(value) is not int or not 1 <= value <= limit:
-        raise ProblemError(f"{name} is {value!r}; legal: whole numbers from 1 to {limit:,}{', or none' * or_none}")
+        raise ProblemError(f"{name} is {value!r}; legal: whole numbers from 1 to {limit:,}{else_legal}")
 
 
 def legal_kv_heads(heads: int) -> list[int]:
