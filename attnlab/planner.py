@@ -24,7 +24,7 @@ QUICK_SAMPLES = 3
 QUICK_BUDGET_S = {"cuda": 0.01, "cpu": 0.03}  # samples of one path; long calls take QUICK_SAMPLES whatever that costs
 QUICK_TARGET = 0.05
 REFINED_SAMPLES = 10
-REFINE_SHARE = 0.1  # of the budget goes to refinement, or as long as the quick pass took, whichever is more
+REFINE_SHARE = 0.1  # of the budget goes to refinement, or as long as the quick pass calculated, whichever is more
 OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, and one for memory or the wall clock
 
 # For the first point of a path, which has no shorter one to be judged by: rates that nearly every device exceeds, so
@@ -159,7 +159,8 @@ class Planner:
 
         The samples of the quick pass count on: a visit adds what is missing to them.
         """
-        allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, self.quick_s))
+        quick_s = sum((QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms(m) for m in points.values()) / 1e3  # without compiling
+        allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, quick_s))
         left_s = allowed_s - elapsed_s
         waiting: list[tuple[float, int, list[Measurement]]] = []  # seconds for one call of each path, seq, points
         for seq in self.sweep.seqs:

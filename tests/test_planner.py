@@ -237,7 +237,7 @@ def test_refinement_ends_with_its_time_and_the_dearest_points_give_way():
     sweep = Sweep(problem=problem_at(128), seqs=(128, 256, 512), budget_s=600)
     ms = {128: 1.0, 256: 200.0, 512: 12_000.0}
     points = {(p, s): point(problem_at(s), p, ms[s]) for s in sweep.seqs for p in sweep.paths}
-    planner, elapsed_s = Planner(sweep, H200), 1.0
+    planner, elapsed_s = Planner(sweep, H200), 560.0  # the quick pass took most of the budget
     visited = []
     while plan := planner.next_step(points.values(), elapsed_s, H200.free_bytes):
         visited.append(plan.seq)
@@ -246,7 +246,14 @@ def test_refinement_ends_with_its_time_and_the_dearest_points_give_way():
             elapsed_s += (new + OVERHEAD_CALLS) * ms[plan.seq] / 1e3
             points[path, plan.seq] = point(plan.problem, path, ms[plan.seq], phase="refined")
     assert visited == [128, 256]
-    assert elapsed_s <= 1.0 + REFINE_SHARE * sweep.budget_s + 1e-6
+    assert elapsed_s <= sweep.budget_s + 1e-6
+
+
+def test_refinement_takes_a_share_of_the_budget_and_compiling_gives_it_no_more():
+    sweep = Sweep(problem=problem_at(128), seqs=(128,), budget_s=30)
+    points = [point(problem_at(128), path, 1.0) for path in sweep.paths]
+    plan = Planner(sweep, H200).next_step(points, 20.0, H200.free_bytes)  # nearly all of it compiling
+    assert 2 * plan.budget_s <= REFINE_SHARE * sweep.budget_s
 
 
 def test_the_budget_bounds_refinement():

@@ -172,7 +172,7 @@ def test_a_call_that_cannot_be_captured_says_why_and_can_go_on():
     timer.graph(series, lambda: x.sum().item(), 7, nothing, "cold")
     assert series.graphs_ms == [] and series.no_graph.startswith("no CUDA graph: ")
     assert series.unfilled  # such a call waits for the device itself: no queue can be filled
-    assert x.sum().item() == 0.0
+    assert torch.rand(8, device="cuda:0").sum().item() > 0  # and PyTorch's random numbers go on
 
 
 @pytest.mark.gpu

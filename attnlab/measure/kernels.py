@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,22 +23,44 @@ ARRANGING = (
 )
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel, copy or memset on the device, on the profiler's clock."""
+
+    name: str
+    start_us: float
+    end_us: float
+
+    @property
+    def us(self) -> float:
+        return self.end_us - self.start_us
+
+
+def timeline(work: Callable[[], Any], device: torch.device) -> list[Kernel]:
+    """What ran on a CUDA device during `work`, by start; empty where the profiler may not look."""
+    with profile(use_device="cuda", use_cpu=False, use_kineto=True) as profiler:
+        work()
+        torch.cuda.synchronize(device)
+    found = [
+        Kernel(event.name, event.time_range.start, event.time_range.end)
+        for event in profiler.function_events
+        if event.device_type == torch.autograd.DeviceType.CUDA
+    ]
+    return sorted(found, key=lambda kernel: kernel.start_us)
+
+
 def main_kernel(call: Callable[[], Any], device: torch.device) -> str:
     """The name of the kernel (on a CPU: the operator) in which one call spends most of its time; "" when nothing was seen."""
-    cuda = device.type == "cuda"
-    with profile(use_device="cuda", use_cpu=False, use_kineto=True) if cuda else profile() as profiler:
-        call()
-        if cuda:
-            torch.cuda.synchronize(device)
+    if device.type == "cuda":
+        ran = [(kernel.name, kernel.us) for kernel in timeline(call, device)]
+    else:
+        with profile() as profiler:
+            call()
+        ran = [(event.name, event.self_cpu_time_total) for event in profiler.function_events]
     spent: dict[str, float] = {}
-    for event in profiler.function_events:
-        if cuda and event.device_type != torch.autograd.DeviceType.CUDA:
-            continue
-        if event.name.startswith(ARRANGING):
-            continue
-        spent[event.name] = spent.get(event.name, 0.0) + (
-            event.device_time_total if cuda else event.self_cpu_time_total
-        )
+    for name, us in ran:
+        if not name.startswith(ARRANGING):
+            spent[name] = spent.get(name, 0.0) + us
     return _short(max(spent, key=spent.__getitem__)) if spent else ""
 
 

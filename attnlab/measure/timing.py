@@ -7,7 +7,8 @@ So a sleep kernel goes first, and while it runs the host queues many samples beh
 
 A sample counts when its start event had not been reached by the time its end event was queued: then launch cost cannot
 be inside it. (triton.testing.do_bench leaves out the sleep; below some 50 µs it then times the host.) What a pair of
-events spans with nothing between them is measured once and subtracted.
+events spans beside the kernel between them, some 3 µs, is measured once and subtracted: an empty kernel, timed with events
+and by the profiler.
 
 Two more clocks beside it: the same call captured once as a CUDA graph and replayed, timed in the same way, which is what
 a launch-bound caller can reach; and wall-clock time, synchronise, call, synchronise, which is what every quick script
@@ -30,6 +31,7 @@ import torch
 
 from attnlab import nvml
 from attnlab.interval import relative_half_width
+from attnlab.measure.kernels import timeline
 from attnlab.measurement import clock_moved
 from attnlab.paths.base import first_line
 from attnlab.roofline import Floor
@@ -178,8 +180,8 @@ class CudaTimer:
         self.flush_bytes = max(FLUSH_FACTOR * self.l2_bytes, SMALLEST_FLUSH_BYTES)
         self._flush = torch.empty(self.flush_bytes, dtype=torch.int8, device=device)
         self._cycles_per_ms = self._calibrate_sleep()
-        self.empty_ms = dict.fromkeys(self.l2_modes, 0.0)
-        self.empty_ms = {l2: statistics.median(self._batch(lambda: None, 50, 3.0, l2)[0]) for l2 in self.l2_modes}
+        self.beside_ms = dict.fromkeys(self.l2_modes, 0.0)
+        self.beside_ms = {l2: self._calibrate_events(l2) for l2 in self.l2_modes}
 
     def clock(self, l2: str) -> str:
         return f"CUDA events, queue filled ahead, {l2} L2"
@@ -193,6 +195,25 @@ class CudaTimer:
             end.record()
             end.synchronize()
         return cycles / start.elapsed_time(end)
+
+    def _calibrate_events(self, l2: str) -> float:
+        """What a pair of events spans beside one kernel, in ms; beside nothing where the profiler may not look."""
+
+        def empty_kernel() -> None:
+            torch.cuda._sleep(0)
+
+        def behind_a_sleep() -> None:
+            torch.cuda._sleep(int(self._cycles_per_ms))
+            for _ in range(20):
+                if l2 == "cold":
+                    self._flush.zero_()
+                empty_kernel()
+
+        ran = timeline(behind_a_sleep, self.device)
+        spins_ms = [kernel.us / 1e3 for kernel in ran[1:] if kernel.name == ran[0].name]
+        if not spins_ms:
+            return statistics.median(self._batch(lambda: None, 50, 3.0, l2)[0])
+        return statistics.median(self._batch(empty_kernel, 50, 3.0, l2)[0]) - statistics.median(spins_ms)
 
     def _event(self) -> torch.cuda.Event:
         return torch.cuda.Event(enable_timing=True)
@@ -220,7 +241,7 @@ class CudaTimer:
             end.record()
             in_time.append(not start.query())
         torch.cuda.synchronize(self.device)
-        times_ms = [max(start.elapsed_time(end) - self.empty_ms[l2], 0.0) for start, end in pairs]
+        times_ms = [max(start.elapsed_time(end) - self.beside_ms[l2], 0.0) for start, end in pairs]
         return times_ms, hosts_ms, in_time
 
     def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
@@ -270,6 +291,9 @@ class CudaTimer:
                     graph.capture_end()
         except Exception as error:  # whatever a library raises for a call that it cannot capture is its answer
             series.no_graph = f"no CUDA graph: {first_line(error)}"
+            # The generator was told that it is captured, and would refuse to draw for ever.
+            generator = torch.cuda.default_generators[self.device.index or 0]
+            generator.graphsafe_set_state(generator.clone_state())
             return
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph.replay()  # the first replay uploads it

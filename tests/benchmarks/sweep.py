@@ -5,7 +5,8 @@ Prints, for a worker that has started and for each round,
     quick pass         seconds until every point has its first measurement
     whole sweep        seconds until the refinement has ended
     wall ÷ samples     wall time of the whole sweep over the time that the device spent inside samples
-The first round compiles and fills caches; the later ones are what a warm worker does.
+The first round compiles and fills caches; the later ones are what a warm worker does. --steps lists the last round's
+steps, in seconds from the submit, with samples and half of each interval.
 """
 
 from __future__ import annotations
@@ -45,10 +46,22 @@ def one_round(lab: Lab, sweep: Sweep) -> dict[str, float]:
         lab.changed(snapshot.version, 1.0)
 
 
+def steps(lab: Lab, run_id: str) -> None:
+    events = lab.store.events(run_id)
+    for at, kind, data in events:
+        if kind == "measurement" and data["status"] == "ok":
+            width = (data["device_ms_high"] - data["device_ms_low"]) / 2 / data["device_ms"]
+            print(
+                f"{at - events[0][0]:7.3f} {data['phase']:8} {data['path']:10} {data['seq_kv']:7,} {data['device_ms']:9.4f} ms"
+                f" ±{width:5.1%} {data['samples']:4} samples, {data['in_samples_s']:.3f} s in them {data['notes'] or ''}"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=4)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--steps", action="store_true")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Store(Path(folder)))
         try:
@@ -59,12 +72,14 @@ def main() -> None:
             print(
                 f"{worker.device.name}, torch {worker.device.torch}; {sweep.problem}, {sweep.seqs[0]} to {sweep.seqs[-1]:,}"
             )
-            for number in range(rounds):
+            for number in range(options.rounds):
                 figures = one_round(lab, sweep)
                 print(
                     f"round {number}: " + ", ".join(f"{name} {value:.2f}" for name, value in figures.items()),
                     flush=True,
                 )
+            if options.steps:
+                steps(lab, lab.snapshot().run.id)
         finally:
             lab.close()
 
