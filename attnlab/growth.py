@@ -279,11 +279,12 @@ def _settled(run: Run, path: str, pair: _Pair) -> str:
     bandwidth = hardware.bandwidth_tbs(run.device.name) if cuda else None
     # Counted, not measured: FLOPs and bytes alike are in proportion to queries × keys, unless a window cuts the FLOPs alone.
     work = "s²" if run.sweep.seq_q is None else "s"
-    why = "" if pair.other.problem.window else f", and the work of both grows as {work}, so their ratio settles"
+    why = "" if pair.other.problem.window else f"; the work of both grows as {work}, so only a rate can change it"
+    computes = _rates("FLOP/s", _tflops(pair.other)) + _share(_tflops(pair.other), peak, "dense peak")
+    moves = _rates("B/s", _tbs(pair.standard)) + _share(_tbs(pair.standard), bandwidth, "bandwidth")
     return (
-        f"The speed-up stops growing at {sequence(pair.seq)}, at {times(pair.speedup)}: {path} computes"
-        f" {_rate(_tflops(pair.other))} TFLOP/s{_share(_tflops(pair.other), peak, 'dense peak')}, {BASELINE} moves"
-        f" {_rate(_tbs(pair.standard))} TB/s{_share(_tbs(pair.standard), bandwidth, 'bandwidth')}{why}."
+        f"The speed-up stops growing at {sequence(pair.seq)}, at {times(pair.speedup)}:"
+        f" {path} computes {computes}, {BASELINE} moves {moves}{why}."
     )
 
 
@@ -297,7 +298,7 @@ def _after(path: str, top: _Pair, last: _Pair) -> str:
         (path, "falls", _tflops(top.other), _tflops(last.other)),
     )
     changes = [
-        f"the rate of {name} {verb} from {_rate(a)} to {_rate(b)} TFLOP/s"
+        f"the rate of {name} {verb} from {_rates('FLOP/s', a, b)}"
         for name, verb, a, b in rates
         if math.log(b / a if verb == "rises" else a / b) > fall / 4  # the smaller part of a fall is not its reason
     ]
@@ -313,9 +314,11 @@ def _tbs(m: Measurement) -> float:
     return sum(step.moved_bytes for step in cost.standard_steps(m.problem)) / m.device_ms / 1e9
 
 
-def _rate(value: float) -> str:
-    """Three significant digits: "763", "2.02", "0.0431"."""
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}".rstrip(".")
+def _rates(unit: str, *tera: float) -> str:
+    """Rates given in 10^12, in one unit and to three significant digits: "763 TFLOP/s", "92.5 to 127 TFLOP/s", "4.31 GB/s"."""
+    scale, prefix = (1, "T") if max(tera) >= 0.1 else (1000, "G")
+    values = (value * scale for value in tera)
+    return " to ".join(f"{v:,.0f}" if v >= 99.95 else f"{v:#.3g}" for v in values) + f" {prefix}{unit}"
 
 
 def _share(value: float, of: float | None, name: str) -> str:

@@ -181,7 +181,7 @@ def speedups(*ratios, flash=None, **more):
 def test_the_plateau_begins_where_no_later_speedup_is_higher():
     found = growth.plateau(speedups(1, 2, 3, 4, 4.1, 3.9, spread=0.01), "flash")
     assert (found.seq, round(found.speedup, 2)) == (1024, 4.0)
-    assert found.text.endswith(", and the work of both grows as s², so their ratio settles.")
+    assert found.text.endswith("; the work of both grows as s², so only a rate can change it.")
     assert found.text.count(". ") == 0  # nothing is said of what comes after
 
 
@@ -205,6 +205,8 @@ def test_the_rates_at_the_plateau_are_those_that_were_measured():
     text = growth.plateau(run, "flash").text
     assert f"flash computes {tflops:.3g} TFLOP/s ({tflops / 9.895:.0f} % of the dense peak)" in text
     assert f"standard moves {moved:.3g} TB/s ({moved / 0.048:.0f} % of the bandwidth)" in text
+    slow = growth.plateau(speedups(1, 2, 4, 4, 4, 4, flash=powers(2, 1)), "flash").text
+    assert f"{1e3 * cost.flops(PROBLEM.at_seq(512)) / 512**2 / 1e9:.3g} GFLOP/s" in slow and " GB/s" in slow
     on_a_host = growth.plateau(speedups(1, 2, 3, 4, 4, 4, device=CPU), "flash").text
     assert "TFLOP/s, standard moves" in on_a_host and "%" not in on_a_host
 
@@ -226,7 +228,7 @@ def test_a_speedup_that_falls_is_laid_to_the_rate_that_changed(standard_faster, 
 def test_the_work_is_told_as_it_is_counted():
     run = speedups(1, 2, 3, 4, 4, 4)
     decode = replace(run, sweep=replace(run.sweep, seq_q=1))
-    assert "the work of both grows as s, so" in growth.plateau(decode, "flash").text
+    assert "; the work of both grows as s, so" in growth.plateau(decode, "flash").text
     windowed = tuple(replace(m, problem=replace(m.problem, window=64)) for m in run.measurements)
     assert "grows as" not in growth.plateau(replace(run, measurements=windowed), "flash").text  # of standard's alone
 

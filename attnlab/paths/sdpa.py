@@ -71,7 +71,11 @@ class Sdpa(Path):
             if self.device.type == "cuda" and problem.window is None:
                 bias = causal_lower_right(problem.seq_q, problem.seq_kv)
             else:
-                bias = ~hidden_pairs(problem, self.device)
+                # Added to the scores, which PyTorch would else make of a bool mask in every call.
+                bias = torch.zeros(
+                    problem.seq_q, problem.seq_kv, dtype=getattr(torch, problem.dtype), device=self.device
+                )
+                bias.masked_fill_(hidden_pairs(problem, self.device), -torch.inf)
 
         def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             with sdpa_kernel(backend):
