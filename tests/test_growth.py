@@ -165,6 +165,8 @@ def test_no_crossover_is_announced_from_launch_bound_points():
     found = growth.crossover(launch_bound_up_to(run, 256), "flash")
     assert (found.kind, found.seq) == ("launch-bound", None)
     assert found.text == "from 512 to 4,096 flash is faster than standard; up to 256 the host's launch cost dominates"
+    noisy = replace(run, measurements=tuple(replace(m, launch_bound=m.seq == 1024) for m in run.measurements))
+    assert growth.crossover(noisy, "flash") == growth.crossover(run, "flash")  # one above the crossing hides nothing
     whole = growth.crossover(launch_bound_up_to(run, 4096), "flash")
     assert (whole.kind, whole.seq) == ("launch-bound", None)
     assert whole.text == "no crossover can be told: up to 4,096 the host's launch cost dominates"

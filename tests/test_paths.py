@@ -6,6 +6,7 @@ The uniform probe: K = 0, so every visible key weighs the same and each output r
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -147,6 +148,23 @@ def test_a_window_of_three_by_the_uniform_probe(device, causal, lengths, expecte
     q, k, v = probe(problem, device, [float(j) for j in range(kv_len)])
     for name, attention in runnable(trials_of(device), problem).items():
         assert attention(q, k, v)[0, :, 0, 0].tolist() == pytest.approx(expected, abs=1e-3), name
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_window_that_is_one_key_off_does_not_pass(causal, off):
+    problem = AttentionProblem(
+        batch=1, seq_q=64, heads=2, head_dim=64, causal=causal, window=8, direction=FORWARD_BACKWARD
+    )
+    inputs = make_inputs(problem, torch.device("cpu"))
+    exact = truth(problem, *inputs)
+    standard = load("standard", torch.device("cpu"))
+    right, wrong = (
+        exact.errors(make_call(standard.build(replace(problem, window=window)), problem, *inputs)())
+        for window in (8, 8 + off)
+    )
+    assert all(wrong[name] > 10 * right[name] for name in ("O", "dQ", "dK", "dV"))
+    assert "wrong answer" in judge(wrong, right, problem.dtype)
 
 
 def test_a_path_that_takes_no_window_says_so_in_words():
