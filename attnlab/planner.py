@@ -1,9 +1,9 @@
 """What to measure next in a sweep: a step for the worker, points that are not worth trying, or nothing more.
 
-A quick pass goes from short to long so that the whole curve is there early; then refinement narrows the intervals,
-cheapest points first. The planner sees what is measured, the time used and the memory free. Of what was tried it keeps
-no record of its own, so a step that a dying worker left half done is simply planned again without the point that is to
-blame; all it remembers is when the quick pass was over, which bounds the refinement.
+A quick pass goes from short to long so that the whole curve is there early; then refinement narrows the intervals that
+are still too wide, cheapest points first. The planner sees what is measured, the time used and the memory free. Of what
+was tried it keeps no record of its own, so a step that a dying worker left half done is simply planned again without the
+point that is to blame; all it remembers is when the quick pass was over, which bounds the refinement.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ QUICK, REFINED = "quick", "refined"  # the phases
 
 QUICK_SAMPLES = 3
 QUICK_BUDGET_S = {"cuda": 0.01, "cpu": 0.03}  # samples of one path; long calls take QUICK_SAMPLES whatever that costs
-QUICK_TARGET = 0.05
 REFINED_SAMPLES = 10
-REFINE_SHARE = 0.1  # of the budget goes to refinement, or as long as the quick pass calculated, whichever is more
+REFINE_SHARE = 0.075  # of the budget goes to refinement, or as long as the quick pass calculated, whichever is more
 OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, and one for memory or the wall clock
 
 # For the first point of a path, which has no shorter one to be judged by: rates that nearly every device exceeds, so
@@ -112,7 +111,7 @@ class Planner:
             phase=QUICK,
             budget_s=QUICK_BUDGET_S[self.device.kind],
             min_samples=QUICK_SAMPLES,
-            target=QUICK_TARGET,
+            target=self.sweep.precision,
             predicted_s=predicted_s,
         )
 
@@ -203,10 +202,10 @@ def missing(m: Measurement) -> int:
 
 
 def needs_refining(m: Measurement, precision: float) -> bool:
-    """Whether another visit would help: measured by the quick pass, with few samples or a wide interval."""
-    return (
-        m.ok and m.phase == QUICK and bool(m.device_ms) and not (m.samples >= REFINED_SAMPLES and sharp(m, precision))
-    )
+    """Whether another visit would help: the quick pass took few samples, or the interval is wide, or the clock moved."""
+    if not m.ok or m.phase != QUICK or not m.device_ms:
+        return False
+    return m.samples < REFINED_SAMPLES or not sharp(m, precision) or m.clock_moved
 
 
 def sharp(m: Measurement, precision: float) -> bool:

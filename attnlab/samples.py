@@ -52,12 +52,14 @@ def screened(m: Measurement, device: Device) -> Measurement:
         notes.append(
             f"{count(len(outliers), 'outlier')} kept out: up to {worst:.3g} ms, over {OUTLIER:g}× the smallest"
         )
-    if len(impossible) >= max(len(counting), 1):
+    if impossible and len(impossible) >= len(counting):
         middle, low, high = median_interval([m.samples_ms[i] for i in impossible])
         return replace(
             m, status="suspect", reason=next(iter(impossible.values())), device_ms=middle, device_ms_low=low,
             device_ms_high=high, samples=0, unused=tuple(range(len(m.samples_ms))), notes=tuple(notes),
         )  # fmt: skip
+    if not counting:
+        return replace(m, status="suspect", reason="no sample counts: " + "; ".join(notes), samples=0)
     middle, low, high = median_interval(counting)
     return replace(
         m, device_ms=middle, device_ms_low=low, device_ms_high=high, samples=len(counting), unused=unused,

@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from attnlab import protocol
 from attnlab.paths import PATHS
+from attnlab.planner import REFINED_SAMPLES
 from attnlab.problem import AttentionProblem, ProblemError
 from attnlab.sweep import default_sweep
 
@@ -146,7 +147,7 @@ class Worker:
             problem,
             [name for name in command["paths"] if name in PATHS],
             phase=command["phase"],
-            stop=Stop(budget_s=command["budget_s"], min_samples=command["min_samples"], target=command["target"]),
+            stop=Stop(command["budget_s"], command["min_samples"], command["target"], wanted=REFINED_SAMPLES),
             check=self.check,
             say=lambda event, **fields: self.send(event, id=self.step_id, **fields),
             l2=command.get("l2", "cold"),

@@ -131,7 +131,11 @@ def test_points_are_seen_and_stored_as_they_arrive(make_lab, tmp_path):
 
 def test_changed_wakes_and_equal_versions_are_equal_snapshots(make_lab):
     lab = make_lab(delay_s=0.05)
-    before = until(lab, lambda s: s.worker.paths and s.worker.paths[0].state == "ready", "all that it says unasked")
+    before = until(
+        lab,
+        lambda s: s.worker.paths and s.worker.paths[0].state == "ready" and s.worker.device.copy_tbs,
+        "all that it says unasked",
+    )
     assert lab.changed(before.version, 0.05) == before.version
     lab.submit(QUICK)
     assert lab.changed(before.version, DEADLINE_S) > before.version

@@ -122,6 +122,12 @@ def cuda_bench():
     return Bench(torch.device("cuda:0"))
 
 
+@pytest.fixture
+def faulty_bench():
+    """Made when the faulty paths are there."""
+    return Bench(torch.device("cuda:0"))
+
+
 @pytest.mark.gpu
 def test_f11_after_running_out_of_memory_the_allocator_is_where_it_was(cuda_bench):
     torch.cuda.set_per_process_memory_fraction(8 * GIB / torch.cuda.get_device_properties(0).total_memory)
@@ -188,26 +194,26 @@ def test_f13_no_latency_is_below_what_the_hardware_allows(cuda_bench):
 
 
 @pytest.mark.gpu
-def test_work_outside_the_timed_stream_is_impossible(cuda_bench):
+def test_work_outside_the_timed_stream_is_impossible(faulty_bench):
     problem = AttentionProblem(batch=4, seq_q=2048, heads=32, head_dim=128)
     for phase in ("quick", "refined"):
-        m = visit(cuda_bench, problem, ["faulty-unsynced"], phase=phase)["faulty-unsynced"]
+        m = visit(faulty_bench, problem, ["faulty-unsynced"], phase=phase)["faulty-unsynced"]
         assert m.status == "suspect" and "impossible" in m.reason, (phase, m)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("path", ["faulty-wrong", "faulty-zeros"])
-def test_a_planted_wrong_answer_is_found_on_the_device(cuda_bench, path):
+def test_a_planted_wrong_answer_is_found_on_the_device(faulty_bench, path):
     problem = AttentionProblem(batch=2, seq_q=1024, heads=4, head_dim=128)  # F16
-    points = visit(cuda_bench, problem, [path, "standard", "flash"])
+    points = visit(faulty_bench, problem, [path, "standard", "flash"])
     assert points[path].status == "suspect" and "away from float64" in points[path].reason
     assert points["standard"].status == points["flash"].status == "ok"
 
 
 @pytest.mark.gpu
-def test_a_planted_compilation_is_kept_out_on_the_device(cuda_bench):
+def test_a_planted_compilation_is_kept_out_on_the_device(faulty_bench):
     problem = AttentionProblem(batch=4, seq_q=1024, heads=32, head_dim=128)
-    points = visit(cuda_bench, problem, ["faulty-compiles", "standard"], phase="refined", min_samples=10)
+    points = visit(faulty_bench, problem, ["faulty-compiles", "standard"], phase="refined", min_samples=10)
     m, plain = points["faulty-compiles"], points["standard"]
     assert m.ok and m.unused and m.device_ms == pytest.approx(plain.device_ms, rel=0.1)
     assert m.device_ms_high < COMPILES_S * 1e3 / 10

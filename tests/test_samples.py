@@ -43,6 +43,11 @@ def test_the_smallest_of_an_impossible_lot_makes_no_outliers():
     assert screened(point(0.0001, 2.0, 2.1, 2.2), H200).unused == (0,)
 
 
+def test_a_point_without_a_sample_that_counts_is_suspect_and_says_why():
+    m = screened(point(2.0, 2.1, unused=(0, 1), notes=("2 samples kept out: the clock moved",)), H200)
+    assert m.status == "suspect" and m.reason == "no sample counts: 2 samples kept out: the clock moved"
+
+
 def test_screening_again_changes_nothing():
     once = screened(point(2.0, 0.03, 2.2, 2.1, 50.0), H200)
     assert once.unused == (1, 4) and screened(once, H200) == once

@@ -29,10 +29,10 @@ from attnlab.samples import count, screened
 
 # The other clocks: so many wall-clock samples and graph replays of a point, fewer when they would take longer than that.
 WALLS = {"quick": 1, "refined": 5}
-GRAPHS = {"quick": 0, "refined": 7}
+GRAPHS = {"quick": 3, "refined": 7}
 OTHERS_S = 0.05
-LONG_CALL_S = 0.02  # a quick pass takes no wall time of a call longer than this
-GRAPH_MEMORY_SHARE = 1 / 8  # of the device's: a graph keeps all that its call allocates
+LONG_CALL_S = 0.02  # beside a call longer than this its launch is nothing: no graph, and no wall time in a quick pass
+GRAPH_FREE_SHARE = 0.9  # of the free memory
 # A caller that waits longer than this for what the stream and the host took: work ran outside the clock.
 OUTSIDE_FACTOR, OUTSIDE_MS = 3.0, 0.5
 
@@ -153,12 +153,23 @@ class Bench:
                 check()
                 series.walls_ms.append(self.timer.timed_call(call)[1] * 1e3)
         self.timer.sample(series, call, stop, check, l2, floors(problem, self.facts, l2))
-        if known.peak_bytes <= GRAPH_MEMORY_SHARE * self.facts.total_bytes:
-            self.timer.graph(series, call, other_samples(GRAPHS[point.phase], seconds), check, l2)
-        elif cuda:
-            series.no_graph = "no CUDA graph: it would keep all that a call allocates"
+        if cuda:
+            self._replay(series, call, point.phase, known.peak_bytes, check, l2)
         point = replace(self._point(point, series, known, l2), in_samples_s=series.used_s - used_s)
         return screened(point, self.facts)
+
+    def _replay(
+        self, series: Series, call: Callable[[], Outputs], phase: str, peak_bytes: int, check: Check, l2: str
+    ) -> None:
+        """The call as a CUDA graph, where that says something and there is room for it: what a call allocates it keeps, and
+        while it is captured nothing can be given back to the driver."""
+        call_s = median(series.samples_ms) / 1e3
+        if call_s >= LONG_CALL_S:
+            series.no_graph = f"no CUDA graph: launching is nothing beside a call of {call_s * 1e3:.0f} ms"
+        elif peak_bytes < torch.cuda.mem_get_info(self.device)[0] * GRAPH_FREE_SHARE:
+            self.timer.graph(series, call, other_samples(GRAPHS[phase], call_s), check, l2)
+        elif not series.graphs_ms:
+            series.no_graph = "no CUDA graph: no room for what it would keep"
 
     def _series_of(self, point: Measurement, l2: str) -> Series:
         key = (point.path, point.problem, l2)

@@ -44,6 +44,7 @@ FLUSH_FACTOR = 2  # of the reported L2 size
 SMALLEST_FLUSH_BYTES = 64 << 20
 BATCH_MS = 60.0  # about as much device time as is queued at once: a cancel waits for no more, or for one call
 FIRST_SLEEP_MS, LONGEST_SLEEP_MS = 0.3, 50.0
+SETTLE_S = 0.05  # before samples are taken anew because the clock moved
 
 LATE = "launch cost may be inside"
 MOVED = "the clock moved meanwhile"
@@ -108,18 +109,22 @@ class Series:
 
 @dataclass(frozen=True)
 class Stop:
-    """When sampling ends: the interval is within `target` or `budget_s` is used up, but never before `min_samples`."""
+    """When sampling ends: the interval is within `target` and there are `wanted` samples, or `budget_s` is used up, but never
+    before `min_samples`."""
 
     budget_s: float
     min_samples: int
     target: float
+    wanted: int = 0
 
     def reached(self, counting: list[float], taken: int, started: float) -> bool:
-        """`taken`: all samples of this visit, those that do not count included."""
+        """`taken`: all samples since this began, those that do not count included."""
         over = time.perf_counter() - started >= self.budget_s
         if len(counting) < self.min_samples:
             return taken >= self.min_samples + (0 if over else SPARE_SAMPLES)
-        return over or taken >= MAX_SAMPLES or relative_half_width(counting) <= self.target
+        if over or taken >= MAX_SAMPLES:
+            return True
+        return len(counting) >= self.wanted and relative_half_width(counting) <= self.target
 
 
 class Timer(Protocol):
@@ -245,34 +250,42 @@ class CudaTimer:
         return times_ms, hosts_ms, in_time
 
     def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
-        before, started = len(series.samples_ms), time.perf_counter()
+        started = time.perf_counter()
+        earlier, series.readings = series.conditions, []
         torch.cuda._sleep(int(FIRST_SLEEP_MS * self._cycles_per_ms))  # the first look at the card finds it working
         with nvml.Watch(self._uuid, readings=series.readings):
             for retry in range(RETRIES + 1):
-                self._sample(series, call, stop, check, l2, limits, before, started)
+                self._sample(series, call, stop, check, l2, limits, started, earlier)
                 seen, over = series.conditions, time.perf_counter() - started >= stop.budget_s
                 if retry == RETRIES or over or not clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):
                     break
                 series.drop(MOVED)
+                earlier = nvml.Conditions()
+                time.sleep(SETTLE_S)
         if len(series.counting(limits)) < stop.min_samples:
             series.count_late()
 
     def _sample(
-        self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor],
-        before: int, started: float,
+        self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor], started: float,
+        earlier: nvml.Conditions,
     ) -> None:  # fmt: skip
+        begun = len(series.samples_ms)
         count = max(1, stop.min_samples - len(series.counting(limits)))
-        while not stop.reached(series.counting(limits), len(series.samples_ms) - before, started):
+        while not stop.reached(series.counting(limits), len(series.samples_ms) - begun, started):
             check()
             # Twice what queueing the batch should take: being early costs a little, being late spoils the samples.
             host_ms = series.host_ms or 1.0  # a guess, for the first sleep alone
             count = max(1, min(count, int(LONGEST_SLEEP_MS / (2 * host_ms))))
             times_ms, series.hosts_ms, in_time = self._batch(call, count, 0.2 + 2 * host_ms * count, l2)
+            if clock_moved(*clock_range(earlier, series.conditions)):
+                series.unused |= dict.fromkeys(set(range(begun)) - set(series.unused), MOVED)
+                earlier = nvml.Conditions()
             place = len(series.samples_ms)
             series.unused |= {place + i: LATE for i, queued in enumerate(in_time) if not queued}
             series.samples_ms += times_ms
             typical_ms = max(statistics.median(series.samples_ms), 1e-3)
-            count = max(1, min(math.ceil(BATCH_MS / typical_ms), 20))
+            left_ms = (stop.budget_s - (time.perf_counter() - started)) * 1e3
+            count = max(1, min(math.ceil(BATCH_MS / typical_ms), 20, int(left_ms / typical_ms)))
 
     def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
         count -= len(series.graphs_ms)
@@ -298,6 +311,13 @@ class CudaTimer:
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph.replay()  # the first replay uploads it
         series.graphs_ms += self._batch(graph.replay, count, 0.5, l2)[0]
+
+
+def clock_range(earlier: nvml.Conditions, now: nvml.Conditions) -> tuple[float | None, float | None]:
+    """(lower, higher) of the two median clocks in MHz; None where one is unknown."""
+    if earlier.clock_mhz is None or now.clock_mhz is None:
+        return None, None
+    return min(earlier.clock_mhz, now.clock_mhz), max(earlier.clock_mhz, now.clock_mhz)
 
 
 def make_timer(device: torch.device) -> Timer:
