@@ -14,10 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from samples import H200
 
 from attnlab.lab import Job, Lab, default_worker_command
-from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.store import Store
 from attnlab.sweep import BUDGET_MAX_S, Sweep

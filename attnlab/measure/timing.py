@@ -44,6 +44,7 @@ FLUSH_FACTOR = 2  # of the reported L2 size
 SMALLEST_FLUSH_BYTES = 64 << 20
 BATCH_MS = 60.0  # about as much device time as is queued at once: a cancel waits for no more, or for one call
 FIRST_SLEEP_MS, LONGEST_SLEEP_MS = 0.3, 50.0
+FIRST_HOST_MS = 0.3  # a guess at what launching takes, for the first sleep alone
 SETTLE_S = 0.05  # before samples are taken anew because the clock moved
 
 LATE = "launch cost may be inside"
@@ -274,7 +275,7 @@ class CudaTimer:
         while not stop.reached(series.counting(limits), len(series.samples_ms) - begun, started):
             check()
             # Twice what queueing the batch should take: being early costs a little, being late spoils the samples.
-            host_ms = series.host_ms or 1.0  # a guess, for the first sleep alone
+            host_ms = series.host_ms or FIRST_HOST_MS
             count = max(1, min(count, int(LONGEST_SLEEP_MS / (2 * host_ms))))
             times_ms, series.hosts_ms, in_time = self._batch(call, count, 0.2 + 2 * host_ms * count, l2)
             if clock_moved(*clock_range(earlier, series.conditions)):
