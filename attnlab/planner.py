@@ -1,7 +1,7 @@
 """What to measure next in a sweep: a step for the worker, points that are not worth trying, or nothing more.
 
 A quick pass goes from short to long so that the whole curve is there early; then refinement narrows the intervals that
-are still too wide, cheapest points first. The planner sees what is measured, the time used and the memory free. Of what
+are still too wide, longest points first. The planner sees what is measured, the time used and the memory free. Of what
 was tried it keeps no record of its own, so a step that a dying worker left half done is simply planned again without the
 point that is to blame; all it remembers is when the quick pass was over, which bounds the refinement.
 """
@@ -21,7 +21,7 @@ from attnlab.units import seconds, sequence, size
 QUICK, REFINED = "quick", "refined"  # the phases
 
 QUICK_SAMPLES = 3
-QUICK_BUDGET_S = {"cuda": 0.01, "cpu": 0.03}  # samples of one path; long calls take QUICK_SAMPLES whatever that costs
+QUICK_BUDGET_S = {"cuda": 0.02, "cpu": 0.03}  # samples of one path; long calls take QUICK_SAMPLES whatever that costs
 REFINED_SAMPLES = 10
 REFINE_SHARE = 0.075  # of the budget goes to refinement, or as long as the quick pass calculated, whichever is more
 OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, and one for memory or the wall clock
@@ -154,9 +154,10 @@ class Planner:
         return Measurement.of(problem, path, "skipped", reason=reason, predicted_ms=call_ms)
 
     def _refine(self, points: Points, elapsed_s: float) -> Step | None:
-        """The cheapest sequence length still to refine; time is shared so that each of them gets its samples.
+        """The dearest sequence length still to refine that leaves time for all cheaper ones.
 
-        The samples of the quick pass count on: a visit adds what is missing to them.
+        From long to short, because a card that has just worked hard runs at a lower clock for some tenths of a second, and
+        short points notice. The samples of the quick pass count on: a visit adds what is missing to them.
         """
         quick_s = sum((QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms(m) for m in points.values()) / 1e3  # without compiling
         allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, quick_s))
@@ -168,19 +169,20 @@ class Planner:
             if here:
                 waiting.append((sum(call_ms(m) for m in here) / 1e3, seq, here))
         waiting.sort(key=lambda item: item[:2])
-        least = 1 + OVERHEAD_CALLS  # calls of a visit that is worth making
-        while waiting and least * sum(item[0] for item in waiting) > left_s:
+        while waiting:
+            (round_s, _, here), cheaper = waiting[-1], waiting[:-1]
+            for_here_s = left_s - sum(visit_s(m) for item in cheaper for m in item[2])
+            if (1 + OVERHEAD_CALLS) * round_s <= for_here_s:
+                break
             waiting.pop()  # the dearest stays as the quick pass left it, rather than all of them
-        if not waiting:
+        else:
             return None
-        (round_s, _, here), dearer = waiting[0], waiting[1:]
-        for_here_s = left_s - least * sum(item[0] for item in dearer)
         have = min(m.samples for m in here)
         samples = max(have + 1, min(REFINED_SAMPLES, have + int(for_here_s / round_s) - OVERHEAD_CALLS))
-        needed_s = [missing(m) * call_ms(m) / 1e3 for _, _, points_there in waiting for m in points_there]
-        overhead_s = OVERHEAD_CALLS * (round_s + sum(item[0] for item in dearer))
-        if sum(needed_s) + overhead_s <= left_s:
-            budget_s = water_level(needed_s, left_s - overhead_s)
+        waiting_points = [m for item in waiting for m in item[2]]
+        if sum(map(visit_s, waiting_points)) <= left_s:
+            overhead_s = OVERHEAD_CALLS * sum(item[0] for item in waiting)
+            budget_s = water_level([missing(m) * call_ms(m) / 1e3 for m in waiting_points], left_s - overhead_s)
         else:
             budget_s = 0.0  # the least number of samples and no more
         return Step(
@@ -194,6 +196,11 @@ class Planner:
                 max(budget_s, (max(samples - m.samples, 0) + OVERHEAD_CALLS) * call_ms(m) / 1e3) for m in here
             ),
         )
+
+
+def visit_s(m: Measurement) -> float:
+    """What it takes to refine a point."""
+    return (missing(m) + OVERHEAD_CALLS) * call_ms(m) / 1e3
 
 
 def missing(m: Measurement) -> int:

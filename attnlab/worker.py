@@ -31,6 +31,7 @@ from attnlab.sweep import default_sweep
 
 FATAL_EXIT = 3
 LOCK_POLL_S = 0.05
+IDLE_S = 2.0  # so long after the last command the allocator's cache is given back
 
 
 class Worker:
@@ -69,20 +70,25 @@ class Worker:
 
     def run(self) -> str:
         """Serves commands for ever; returns the reason when it cannot go on."""
+        from attnlab.measure.memory import release
         from attnlab.measure.trial import DeviceLost
 
         statuses = [self.bench.trials.paths[name].status().to_json() for name in PATHS]
         self.send("hello", pid=os.getpid(), device=self.facts.to_json(), paths=statuses)
-        probing = self.probe()
+        probing, holds_memory = self.probe(), False
         try:
             while True:
                 try:
-                    command = self.commands.get(block=probing is None)
+                    command = self.commands.get(block=probing is None, timeout=IDLE_S if holds_memory else None)
                 except queue.Empty:
-                    if next(probing, None) is None:
+                    if probing is not None and next(probing, None) is None:
                         probing = None
+                    elif holds_memory:  # what is cached for the next point, up to all of the card: others may need it
+                        release(self.device)
+                        holds_memory = False
                     continue
                 self.serve(command)
+                holds_memory = True
         except DeviceLost as lost:
             return str(lost)
 

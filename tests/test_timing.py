@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnlab.measure import timing
-from attnlab.measure.timing import LATE, MOVED, SPARE_SAMPLES, Cancelled, HostTimer, Series, Stop
+from attnlab.measure.timing import DRIFTED, LATE, MOVED, SPARE_SAMPLES, Cancelled, HostTimer, Series, Stop
 from attnlab.roofline import Floor
 
 
@@ -94,10 +94,28 @@ def test_dropped_samples_stay_and_count_for_nothing():
     assert series.unused == {0: MOVED, 1: LATE, 2: MOVED} and series.counting() == [4.0] and series.readings == []
 
 
-def test_late_samples_are_better_than_none():
-    series = Series(samples_ms=[1.0, 2.0], unused={0: LATE, 1: LATE})
+def test_late_samples_are_better_than_few():
+    series = Series(samples_ms=[1.0, 2.0, 1.5], unused={0: LATE, 1: LATE})
     series.count_late()
-    assert series.counting() == [1.0, 2.0] and series.unfilled
+    assert series.counting() == [1.0, 2.0, 1.5] and series.unfilled
+    mostly_in_time = Series(samples_ms=[1.0, 2.0, 1.5], unused={0: LATE})
+    mostly_in_time.count_late()
+    assert mostly_in_time.counting() == [2.0, 1.5] and not mostly_in_time.unfilled
+
+
+def test_samples_on_the_way_to_a_level_do_not_count():
+    """A card that begins to work: its clock falls under the load, and the times rise until they stay."""
+    series = Series(samples_ms=[5.8, 5.8, 5.9, 6.2, 6.5, 6.6, 6.6, 6.6, 6.6])
+    series.leave_drift(())
+    assert series.counting() == [6.2, 6.5, 6.6, 6.6, 6.6, 6.6] and set(series.unused.values()) == {DRIFTED}
+    for steady in (
+        [6.6, 6.5, 6.7, 6.6, 6.5, 6.6, 6.7, 6.5, 6.6],
+        [5.8, 5.8, 6.6, 6.6],
+        [6.60, 6.60, 6.60, 6.61, 6.61, 6.61] * 2,
+    ):
+        series = Series(samples_ms=list(steady))
+        series.leave_drift(())
+        assert series.unused == {}
 
 
 # On a GPU

@@ -49,6 +49,8 @@ SETTLE_S = 0.05  # before samples are taken anew because the clock moved
 
 LATE = "launch cost may be inside"
 MOVED = "the clock moved meanwhile"
+DRIFTED = "the times were still on their way to where they stayed"
+DRIFT = 0.01
 
 
 class Cancelled(Exception):
@@ -96,11 +98,28 @@ class Series:
         return statistics.median(self.hosts_ms) if self.hosts_ms else None
 
     def count_late(self) -> None:
-        """Where the queue cannot be kept full, late samples are better than none; `unfilled` marks the series."""
+        """Where the queue cannot be kept full, late samples are better than few; `unfilled` marks the series."""
         late = [i for i, why in self.unused.items() if why == LATE]
+        if len(late) <= len(self.samples_ms) - len(self.unused):
+            return
         for i in late:
             del self.unused[i]
-        self.unfilled = self.unfilled or bool(late)
+        self.unfilled = True
+
+    def leave_drift(self, limits: Sequence[Floor]) -> None:
+        """Takes out the first third of what counts when all of it lies on one side of all of the last third: a card that
+        has just begun to work, or has just done heavier work, changes its clock and finds its level in a tenth of a second.
+        """
+        impossible, outliers = sort_out(self.samples_ms, limits, self.unused)
+        without = {*self.unused, *impossible, *outliers}
+        places = [i for i in range(len(self.samples_ms)) if i not in without]
+        third = len(places) // 3
+        if third < 3:
+            return
+        first, last = ([self.samples_ms[i] for i in part] for part in (places[:third], places[-third:]))
+        apart = max(first) < min(last) or min(first) > max(last)
+        if apart and abs(statistics.median(last) / statistics.median(first) - 1) > DRIFT:
+            self.unused |= dict.fromkeys(places[:third], DRIFTED)
 
     @property
     def used_s(self) -> float:
@@ -284,6 +303,8 @@ class CudaTimer:
             place = len(series.samples_ms)
             series.unused |= {place + i: LATE for i, queued in enumerate(in_time) if not queued}
             series.samples_ms += times_ms
+            if time.perf_counter() - started < stop.budget_s:
+                series.leave_drift(limits)
             typical_ms = max(statistics.median(series.samples_ms), 1e-3)
             left_ms = (stop.budget_s - (time.perf_counter() - started)) * 1e3
             count = max(1, min(math.ceil(BATCH_MS / typical_ms), 20, int(left_ms / typical_ms)))

@@ -24,7 +24,7 @@ from attnlab.paths.standard import Standard
 from attnlab.problem import AttentionProblem
 
 HARMLESS_SEQ = 256
-COMPILES_AT_CALL, COMPILES_S = 5, 0.3
+COMPILES_AT_CALL, COMPILES_S = 9, 0.3
 
 
 class Faulty(Path):
