@@ -95,24 +95,25 @@ class Watch:
         self._thread.join()
 
     def _watch(self) -> None:
-        while True:
-            now = reading(self.uuid)
-            if now is None:
-                return
-            self.readings.append(now)
-            if self._done.wait(self.every_s):
-                return
+        with _found(self.uuid) as (nvml, handle):
+            while handle is not None:
+                self.readings.append(_read(nvml, handle))
+                if self._done.wait(self.every_s):
+                    return
 
 
 def reading(uuid: str) -> Reading | None:
     """The card with this UUID ("GPU-…", the prefix may be missing as in torch's own); None when it cannot be asked."""
-    with _nvml() as nvml:
-        if nvml is None:
-            return None
-        handle = _ask(
-            nvml, nvml.nvmlDeviceGetHandleByUUID, uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-        )
+    with _found(uuid) as (nvml, handle):
         return None if handle is None else _read(nvml, handle)
+
+
+@contextmanager
+def _found(uuid: str) -> Iterator[tuple[Any, Any]]:
+    """(pynvml, the card's handle), the latter None when it cannot be asked."""
+    with _nvml() as nvml:
+        full = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+        yield nvml, None if nvml is None else _ask(nvml, nvml.nvmlDeviceGetHandleByUUID, full)
 
 
 def hold_nvml() -> None:

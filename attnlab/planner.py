@@ -156,8 +156,9 @@ class Planner:
     def _refine(self, points: Points, elapsed_s: float) -> Step | None:
         """The dearest sequence length still to refine that leaves time for all cheaper ones.
 
-        From long to short, because a card that has just worked hard runs at a lower clock for some tenths of a second, and
-        short points notice. The samples of the quick pass count on: a visit adds what is missing to them.
+        From long to short and from the last path to the first, because a card that has just worked hard runs at a lower
+        clock for some tenths of a second: light work notices, and hard work finds the level at which it will stay. The
+        samples of the quick pass count on: a visit adds what is missing to them.
         """
         quick_s = sum((QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms(m) for m in points.values()) / 1e3  # without compiling
         allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, quick_s))
@@ -187,7 +188,7 @@ class Planner:
             budget_s = 0.0  # the least number of samples and no more
         return Step(
             problem=here[0].problem,
-            paths=tuple(m.path for m in here),
+            paths=tuple(m.path for m in reversed(here)),
             phase=REFINED,
             budget_s=budget_s,
             min_samples=samples,
