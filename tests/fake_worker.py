@@ -14,6 +14,7 @@ it misbehaves; "at" values are [path, seq], and what happens there happens at ev
     die_at_start, fatal_at_start, garbage, half_line                true
     escape, stray                                                   a child holds the output; uncalled-for measurements
     waiting_s                                                       so long another program holds the device
+    outlier_at, no_graph_at, throttle_at                            one more sample, left out; no CUDA graph; a slow clock
 """
 
 from __future__ import annotations
@@ -88,12 +89,23 @@ def measured(problem: AttentionProblem, path: str, command: dict[str, Any]) -> M
     ms = cost.flops(problem) / TFLOPS.get(path, OTHER_TFLOPS) / 1e9 + 0.01
     if here("suspect_fast_at", path, problem.seq_kv):
         ms = 1e-6
-    samples = command["min_samples"]
+    samples = [ms] * command["min_samples"]
+    outlier = here("outlier_at", path, problem.seq_kv)
+    no_graph = here("no_graph_at", path, problem.seq_kv)
+    throttled = here("throttle_at", path, problem.seq_kv)
+    notes = ["1 sample kept out: it says something else"] * outlier + ["cannot be captured as a graph"] * no_graph
+    on_a_card = {
+        "graph_ms": None if no_graph else 1.02 * ms, "l2": command.get("l2", "cold"), "clock_mhz": 1900.0,
+        "clock_mhz_low": 1200.0 if throttled else 1890.0, "clock_mhz_high": 1980.0, "power_w": 650.0,
+        "temperature_c": 61.0, "throttle": ("power cap",) if throttled else (),
+    } if MODE.get("kind", "cuda") == "cuda" else {}  # fmt: skip
     return Measurement(
         problem=problem, path=path, status="ok", provider="fake", phase=command["phase"], device_ms=ms,
-        device_ms_low=ms * 0.95, device_ms_high=ms * 1.05, samples=samples, samples_ms=(ms,) * samples, wall_ms=ms,
+        device_ms_low=ms * 0.95, device_ms_high=ms * 1.05, samples=len(samples), samples_ms=(*samples, *[9 * ms] * outlier),
+        unused=(len(samples),) * outlier, wall_ms=2 * ms, host_ms=0.004, dense_flops=cost.dense_flops(problem),
         first_call_s=ms / 1e3, peak_bytes=cost.predicted_peak_bytes(problem, path), flops=cost.flops(problem),
         min_bytes=cost.min_bytes(problem), clock="made up", memory_source="made up",
+        notes=tuple(notes), **on_a_card,
     )  # fmt: skip
 
 

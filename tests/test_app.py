@@ -4,10 +4,12 @@ AppTest does not fire `run_every`, so a test that waits runs the page again and 
 """
 
 import json
+import re
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ from attnlab.problem import ALIGNMENT
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store
 from attnlab.sweep import default_sweep
-from attnlab.ui import link, shell, status
+from attnlab.ui import chart, link, onepoint, shell, status
 from attnlab.ui.controls import Form
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -171,6 +173,12 @@ def test_the_address_holds_the_shape_that_was_seeded(open_page):
         ("budget", "1e999", "whole numbers from 1 to 86,400"),
         ("picked_seq", "1000", "128, 256, 512"),
         ("replay", "nothing", "no run is recorded here"),
+        ("clock", "sundial", "device, graph, wall"),
+        ("count", "half", "exact, dense"),
+        ("window", "0", "whole numbers from 1 to 16,777,216"),
+        ("queries", "2", "as many as keys, 1"),
+        ("within", "3", "0.5, 1, 2, 5"),
+        ("l2", "warm", "cold, hot"),
     ],
 )
 def test_nonsense_in_a_link_gets_one_clear_line(open_page, key, nonsense, legal):
@@ -341,6 +349,134 @@ def test_a_worker_that_cannot_start_is_said_in_words(open_page):
     until(page, lambda page: "The worker failed" in page.main.markdown[0].value)
 
 
+# The clocks, the rates, one point
+
+
+def facts(page):
+    """{what: value} of the panel "One point"."""
+    found = re.findall(r"<dt[^>]*>(.*?)</dt><dd[^>]*>(.*?)</dd>", page.get("html")[1].value)
+    return {name: unescape(value) for name, value in found}
+
+
+def remarks(page):
+    return next(said.value for said in page.main.markdown if "made up" in said.value).replace("\\", "")
+
+
+def test_the_clock_switches_the_curves_and_not_the_sentence(open_page):
+    page = until(open_page(TINY, fake={"no_graph_at": ["flash", 256]}), measured)
+    said = [sentence(page), *(metric.value for metric in page.metric)]
+    device = curve(page, "latency", "standard")
+    page.session_state["clock"] = "wall"
+    page.run()
+    assert curve(page, "latency", "standard") == {seq: 2 * ms for seq, ms in device.items()}
+    page.session_state["clock"] = "graph"
+    page.run()
+    assert curve(page, "latency", "flash")[256] is None and curve(page, "latency", "flash")[128] > 0
+    assert curve(page, "speedup", "flash")[256] is None
+    assert [sentence(page), *(metric.value for metric in page.metric)] == said
+
+
+def test_the_count_of_the_work_can_be_chosen_where_pairs_are_masked(open_page):
+    page = until(open_page({**TINY, "dtype": "bfloat16"}), measured)
+    assert page.segmented_control("count").disabled
+    page.toggle("causal").set_value(True).run()
+    until(page, measured)
+    exact = curve(page, "efficiency", "flash")
+    page.segmented_control("count").set_value("dense").run()
+    dense = curve(page, "efficiency", "flash")
+    assert dense[256] / exact[256] == pytest.approx(2 * 256 / 257)
+    assert "dense count" in figure(page, "efficiency")["layout"]["title"]["text"]
+
+
+def test_the_panel_shows_the_longest_flash_point_until_another_is_chosen(open_page):
+    page = until(open_page(TINY, fake={"outlier_at": ["standard", 128]}), measured)
+    panel = {box.label: box for box in page.selectbox if box.label in ("Path", "Sequence")}
+    assert (panel["Path"].value, panel["Sequence"].value) == ("flash", 256)
+    row = table(page).set_index(["path", "seq"]).loc[("flash", 256)]
+    assert facts(page)["Median"] == units.ms(row["device_ms"]) and facts(page)["Wall"] == units.ms(row["wall_ms"])
+    assert facts(page)["Clock"] == "1,900 MHz (1,890 to 1,980)" and facts(page)["L2 cache"] == "cold"
+
+    panel["Path"].select("standard")
+    panel["Sequence"].select(128).run()
+    assert facts(page)["Samples"].endswith(", 1 left out")
+    assert "1 sample kept out: it says something else" in remarks(page)
+    order, bars = figure(page, "point_order"), figure(page, "point_samples")
+    hollow = next(trace for trace in order["data"] if trace["uid"] == "unused")
+    assert len(hollow["x"]) == 1 and "left out of the median" in hollow["hovertext"][0]
+    assert "1 left out" in order["layout"]["title"]["text"]
+    used = next(trace for trace in bars["data"] if trace["uid"] == "used")
+    assert hollow["y"][0] not in used["x"] and len(used["x"]) == table(page)["samples"].iloc[0]
+    assert bars["layout"]["shapes"][1]["x0"] == table(page)["device_ms"].iloc[0]
+
+
+def test_an_interval_is_said_in_percent_of_the_median():
+    m = replace(recorded_run().measurements[0], device_ms=2.0, device_ms_low=1.9, device_ms_high=2.1, samples=30)
+    said = dict(onepoint.facts(m))
+    assert said["95 % interval"] == "1.90 ms to 2.10 ms" and said["Its half width"] == "±5.0 %"
+    assert said["Clock"] == said["Lowered by"] == said["CUDA graph"] == "–" and said["Samples"] == "30"
+    assert dict(onepoint.facts(replace(m, clock_mhz=1900.0, clock_mhz_low=1890.0)))["Lowered by"] == "nothing"
+
+
+def test_a_point_without_a_number_has_a_panel_too(open_page):
+    page = until(open_page(TINY, fake={"oom_at": ["standard", 256]}), measured)
+    page.session_state[onepoint.PICKED] = ("standard", 256)
+    page.run()
+    assert facts(page)["Status"] == "out of memory" and facts(page)["Median"] == "–"
+    assert "no samples" in json.dumps(figure(page, "point_samples"))
+    assert any("fake oom" in said.value for said in page.main.markdown)
+
+
+def test_a_picked_point_that_another_run_lacks_is_not_shown(open_page):
+    page = until(open_page(TINY), measured)
+    page.session_state[onepoint.PICKED] = ("flash", 128)
+    page.run()
+    page.checkbox("flash").uncheck().run()
+    until(page, measured)
+    assert [box.value for box in page.selectbox if box.label in ("Path", "Sequence")] == ["standard", 256]
+
+
+@pytest.mark.parametrize(
+    "said", [None, {}, ["flash", 128], ["flash", "128", 0], ["flash", 1.0, 0], ["nobody", 128, 1], ["flash", 129, 1]]
+)
+def test_what_a_browser_says_of_a_click_is_not_trusted(monkeypatch, said):
+    state = {"chart": {"point": said}}
+    monkeypatch.setattr(chart.st, "session_state", state)
+    chart.tell("chart", lambda path, seq: onepoint.pick(recorded_run(), path, seq))
+    assert onepoint.PICKED not in state
+    for point in (["flash", 128, 3], ["flash", 256, 2], ["flash", 128, 3]):
+        state["chart"]["point"] = point
+        chart.tell("chart", lambda path, seq: onepoint.pick(recorded_run(), path, seq))
+        assert state[onepoint.PICKED] == ("flash", 128), "an old click that comes late undoes no new one"
+
+
+def test_the_table_has_the_clocks_and_marks_one_that_moved(open_page):
+    page = until(open_page(TINY, fake={"throttle_at": ["standard", 128]}), measured)
+    rows = table(page).set_index(["path", "seq"])
+    assert (rows["graph_ms"] == 1.02 * rows["device_ms"]).all() and (rows["host_ms"] == 0.004).all()
+    assert set(rows["l2"]) == {"cold"} and (rows["dense_tflops"] == rows["tflops"]).all()
+    slow = rows.loc[("standard", 128)]
+    assert slow["clock_moved"] == "⚠ 1,200 to 1,980 MHz" and slow["throttle"] == "power cap"
+    assert set(rows.drop(index=("standard", 128))["clock_moved"]) == {""}
+
+
+def test_more_of_the_sweep_is_in_the_form(open_page):
+    page = until(open_page(TINY), measured)
+    page.number_input("window").set_value(64)
+    page.segmented_control("queries").set_value("1")
+    page.segmented_control("within").set_value("5")
+    page.segmented_control("l2").set_value("hot")
+    page.run()
+    sweep = open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep
+    assert (sweep.problem.window, sweep.seq_q, sweep.precision, sweep.l2) == (64, 1, 0.05, "hot")
+    assert "hot L2" in figure(page, "latency")["layout"]["title"]["text"]
+
+
+def test_the_curves_are_put_in_words(open_page):
+    page = open_page({"replay": "h200"}, recorded={"h200": recorded_run()})
+    (said,) = [said.value for said in page.main.markdown if "What the curves say" in said.value]
+    assert "time grows as s^1.00 for standard" in said.replace("\\", "") and "recorded on" in said
+
+
 # Recorded runs
 
 
@@ -365,11 +501,15 @@ def test_a_recorded_run_is_marked_wherever_a_number_of_it_stands(open_page):
 def test_a_recorded_run_may_lie_outside_the_sliders(open_page):
     run = recorded_run()
     odd = replace(run.sweep.problem, batch=100, heads=200, kv_heads=100, head_dim=80)
-    run = replace(run, sweep=replace(run.sweep, problem=odd, seqs=(1000,), budget_s=0.2), measurements=(), device=None)
+    odd = replace(odd, window=300)
+    swept = {"seqs": (1000,), "budget_s": 0.2, "seq_q": 7, "precision": 0.003, "l2": "hot"}
+    run = replace(run, sweep=replace(run.sweep, problem=odd, **swept), measurements=(), device=None)
     page = open_page({"replay": "odd"}, fake={"kind": "cpu"}, recorded={"odd": run})
     assert "recorded on unknown device" in status_line(page)
     assert page.slider("recorded_batch").value == 100 and page.select_slider("recorded_seq").value == 1000
-    assert page.number_input("recorded_kv_heads").value == 100
+    assert page.number_input("recorded_kv_heads").value == 100 and page.number_input("recorded_window").value == 300
+    more = [page.segmented_control(f"recorded_{key}") for key in ("queries", "within", "l2")]
+    assert [(control.value, control.disabled) for control in more] == [("7", True), ("0.3", True), ("hot", True)]
 
 
 def test_the_form_of_the_live_page_comes_back_after_a_recorded_run(open_page):

@@ -107,6 +107,98 @@ def test_curves_stream_in_and_the_zoom_stays(chromium_page, fake_app):
     assert page.locator(LATENCY).evaluate(axis) == zoomed
 
 
+PANEL_SAYS = """(wanted) => wanted.every(([key, value]) =>
+    document.querySelector(`[class*=st-key-point_${key}] input`)?.value === value)"""
+PLACES = "[...document.querySelectorAll('.attnlab-chart')].map((c) => JSON.stringify(c.getBoundingClientRect()))"
+
+
+def place_of(page, chart, uid, seq):
+    """Where on the screen a chart draws a point."""
+    return page.locator(chart).evaluate(
+        """(chart, [uid, seq]) => {
+            const trace = chart._fullData.find((trace) => trace.uid === uid), axes = chart._fullLayout;
+            const y = trace.y[trace.x.indexOf(seq)], box = chart.getBoundingClientRect();
+            return [box.x + axes.xaxis._offset + axes.xaxis.d2p(seq), box.y + axes.yaxis._offset + axes.yaxis.d2p(y)];
+        }""",
+        [uid, seq],
+    )
+
+
+def click_point(page, chart, path, seq):
+    page.mouse.move(*place_of(page, chart, f"{path}-line", seq))
+    page.locator(chart).locator(".hovertext").first.wait_for()
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_function(PANEL_SAYS, arg=[["path", path], ["seq", f"at {seq:,}"]])
+
+
+def test_a_click_on_a_point_opens_it_while_a_run_goes_on(chromium_page, fake_app):
+    page = chromium_page
+    large = SIX.replace("heads=16&head_dim=32", "batch=16&heads=64&head_dim=128")  # the curves lie apart
+    page.goto(fake_app(large + "&live=false", delay_s=1.2))
+    page.locator("[class*=st-key-point_path]").wait_for()  # what is heavy has come
+    run(page)
+    wait_for_points(page, 4)
+    plot = page.locator(LATENCY).locator(".nsewdrag").first.bounding_box()
+    page.mouse.move(plot["x"] + 2, plot["y"] + 0.3 * plot["height"])
+    page.mouse.down()
+    page.mouse.move(plot["x"] + 0.6 * plot["width"], plot["y"] + plot["height"] - 2, steps=5)
+    page.mouse.up()
+    axis = "(chart) => [chart._fullLayout.xaxis.range, chart._fullLayout.yaxis.range]"
+    inside = "(chart) => chart._fullLayout.xaxis.range[1] < Math.log10(4096)"
+    page.wait_for_function(inside, arg=page.locator(LATENCY).element_handle())
+    page.wait_for_timeout(500)  # sooner it would be a double click, which takes the zoom back
+    zoomed, places = page.locator(LATENCY).evaluate(axis), page.evaluate(PLACES)
+    click_point(page, LATENCY, "standard", 128)
+    click_point(page, '.attnlab-chart[aria-label^="Memory"]', "flash", 256)
+    assert points(page) < 12, "the panel answered while points were still to come"
+    assert "Samples" in page.locator(".st-key-one_point").inner_text()
+    assert page.evaluate(PLACES) == places and page.locator(LATENCY).evaluate(axis) == zoomed
+    status_is(page, "Measured")
+    assert page.locator(LATENCY).evaluate(axis) == zoomed and page.evaluate(PLACES) == places
+    assert page.evaluate(PANEL_SAYS, [["path", "flash"], ["seq", "at 256"]]), "what was picked stays picked"
+
+
+def test_a_click_runs_the_panel_and_no_other_part_of_the_page(chromium_page, fake_app):
+    page = chromium_page
+    page.goto(fake_app("?replay=h200"))
+    page.locator("[class*=st-key-point_path]").wait_for()
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    updates = "[...document.querySelectorAll('.attnlab-chart')].map((c) => [c.ariaLabel, c.dataset.updates])"
+    page.wait_for_function("document.querySelectorAll('.attnlab-chart[data-updates]').length === 6")
+    before = dict(page.evaluate(updates))
+    click_point(page, LATENCY, "standard", 2048)
+    says = page.locator(".st-key-one_point dl")
+    says.get_by_text("2.68 ms").first.wait_for()
+    after = dict(page.evaluate(updates))
+    assert {name: after[name] for name in before if name in after} == {
+        name: count for name, count in before.items() if "against" in name
+    }
+    page.locator("[class*=st-key-point_seq] input").focus()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it has scrolled
+    page.keyboard.press("ArrowDown")
+    page.get_by_role("option", name="at 4,096", exact=True).wait_for()
+    page.keyboard.press("Enter")
+    says.get_by_text("11.9 ms").first.wait_for()
+
+
+def test_the_clock_switches_the_curves_in_place_and_is_in_the_address(chromium_page, fake_app):
+    page = chromium_page
+    page.goto(fake_app(SIX))
+    status_is(page, "Measured")
+    wait_for_points(page, 12)
+    times = """(chart) => chart._fullData.filter((t) => t.uid === "standard-line")[0].y"""
+    chart = page.locator(LATENCY).element_handle()
+    device, places = chart.evaluate(times), page.evaluate(PLACES)
+    page.locator(".st-key-clock").get_by_text("wall", exact=True).click()
+    page.wait_for_function(f"([chart, ms]) => ({times})(chart)[0] === 2 * ms", arg=[chart, device[0]])
+    assert chart.evaluate(times) == [2 * ms for ms in device] and chart.evaluate("chart => chart.isConnected")
+    assert page.evaluate(PLACES)[:3] == places[:3]
+    page.wait_for_url(re.compile("clock=wall"))
+    page.goto(page.url)
+    page.locator(".attnlab-chart .gtitle").get_by_text("wall ms").first.wait_for()
+
+
 def test_the_address_restores_the_shape(chromium_page, fake_app):
     page = chromium_page
     page.goto(fake_app())
@@ -207,7 +299,7 @@ def test_the_first_screen_holds_the_sentence_and_the_curves(chromium_page, fake_
     chromium_page.set_viewport_size({"width": width, "height": height})
     chromium_page.goto(fake_app(kind="cpu"))
     status_is(chromium_page, "Measured")
-    boxes = [chart.bounding_box() for chart in chromium_page.locator(".attnlab-chart").all()]
+    boxes = [chart.bounding_box() for chart in chromium_page.locator(".attnlab-chart").all()[:3]]
     assert len(boxes) == 3
     assert all(box["y"] + box["height"] <= height for box in boxes)
     sentence = chromium_page.get_by_test_id("stHtml").locator("p")

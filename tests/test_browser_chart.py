@@ -47,10 +47,10 @@ def charts():
     )
     for column, (key, draw) in zip(st.columns(2), (("latency", figures.latency), ("memory", figures.memory))):
         with column:
-            plotly_chart(draw(run), key=key, height=420, alt=f"{key}, {shown} points")
+            plotly_chart(draw(run), key=key, height="420px", alt=f"{key}, {shown} points")
     for column, (key, draw) in zip(st.columns(2), (("speedup", figures.speedup), ("twin", figures.latency))):
         with column:
-            plotly_chart(draw(run), key=key, height=420, alt=f"{key}, {shown} points")
+            plotly_chart(draw(run), key=key, height="420px", alt=f"{key}, {shown} points")
 
 
 charts()
@@ -137,7 +137,7 @@ def test_zoom_and_hidden_series_outlast_new_points(page, most_points):
     assert handle.evaluate("chart => chart.isConnected"), "the chart was mounted anew"
     assert handle.evaluate(RANGES) == zoomed
     hidden = {uid for uid, visible in handle.evaluate(VISIBLE).items() if visible == "legendonly"}
-    assert hidden == {"flash-band", "flash-line", "flash-marks", "flash-edge"}
+    assert hidden == {"flash-band", "flash-line", "flash-marks", "flash-growth", "flash-edge"}
     assert latency.get_attribute("aria-label") == f"latency, {POINTS} points"
     # The others are untouched: nothing hidden, the whole sweep on the x axis.
     twin = page.locator(CHART.format("twin"))

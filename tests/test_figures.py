@@ -15,7 +15,7 @@ from attnlab.run import Run
 from attnlab.sweep import Sweep
 
 PROBLEM = AttentionProblem(batch=4, seq_q=131_072, heads=32, head_dim=128)
-CHARTS = (figures.latency, figures.memory, figures.speedup)
+CHARTS = (figures.latency, figures.memory, figures.speedup, figures.efficiency)
 
 
 def point(path, seq, status="ok", device_ms=None, **more):
@@ -341,3 +341,173 @@ def test_a_recorded_run_opens_with_standard_and_flash_and_the_others_a_click_awa
         }
         assert {path for path, visible in shown.items() if visible is True} <= {"standard", "flash"}
         assert shown["flash"] is True and shown["flash-attn-2"] == "legendonly"
+
+
+# The three clocks
+
+
+def clocked(path, seq, device_ms, graph_ms=None, wall_ms=None, **more):
+    return point(path, seq, device_ms=device_ms, graph_ms=graph_ms, wall_ms=wall_ms, **more)
+
+
+CLOCKED = run_of(
+    clocked("standard", 512, 1.0, 1.1, 3.0, device_ms_low=0.9, device_ms_high=1.2),
+    clocked("standard", 1024, 4.0, None, 8.0, notes=("cannot be captured as a graph",)),
+    clocked("flash", 512, 0.5, 0.55, 2.0, device_ms_low=0.4, device_ms_high=0.6),
+    clocked("flash", 1024, 1.0, 1.1, 2.0, launch_bound=True),
+    seqs=(512, 1024),
+)
+
+
+@pytest.mark.parametrize(
+    ("clock", "words", "standard", "ratios"),
+    [
+        ("device", "device ms, cold L2", [1.0, 4.0], [2.0, 4.0]),
+        ("graph", "CUDA graph ms", [1.1, None], [2.0, None]),
+        ("wall", "wall ms", [3.0, 8.0], [1.5, 4.0]),
+    ],
+)
+def test_a_clock_draws_its_own_numbers_and_says_which(clock, words, standard, ratios):
+    latency, speedup = figures.latency(CLOCKED, clock), figures.speedup(CLOCKED, clock)
+    assert words in latency["layout"]["title"]["text"] and words in speedup["layout"]["title"]["text"]
+    assert trace(latency, "standard-line")["y"] == standard
+    assert trace(speedup, "flash-line")["y"] == [r and pytest.approx(r) for r in ratios]
+    bands = [trace(latency, "flash-band")["y"], trace(speedup, "flash-band")["y"]]
+    assert all((band != [None]) == (clock == "device") for band in bands), "only the device's clock has an interval"
+
+
+def test_where_a_clock_has_no_number_the_line_stops_and_the_hover_says_why():
+    figure = figures.latency(CLOCKED, "graph")
+    edge = trace(figure, "standard-edge")
+    assert (edge["x"], edge["yaxis"]) == ([1024], "y2")
+    assert "cannot be captured as a graph" in edge["hovertext"][0] and "wall 8.00 ms" in edge["hovertext"][0]
+    assert "at the top: no graph time" in texts(figure)
+    assert "at the top" not in texts(figures.latency(CLOCKED, "wall"))
+    never = run_of(clocked("standard", 512, 1.0), clocked("flash", 512, 0.5))
+    assert "no pair of graph times" in texts(figures.speedup(never, "graph"))
+
+
+def test_hover_lists_all_three_clocks():
+    hover = trace(figures.latency(CLOCKED, "wall"), "standard-line")["hovertext"][0]
+    assert "1.00 ms (0.900 ms to 1.20 ms)" in hover and "CUDA graph 1.10 ms · wall 3.00 ms" in hover
+    ratio = trace(figures.speedup(CLOCKED), "flash-line")["hovertext"][0]
+    assert "2.00× as fast as standard (1.50 to 3.00)<br>2.00× as CUDA graphs<br>1.50× by wall time" in ratio
+
+
+@pytest.mark.parametrize("clock", figures.CLOCKS)
+def test_a_launch_bound_point_announces_no_winner_by_any_clock(clock):
+    figure = figures.speedup(CLOCKED, clock)
+    assert trace(figure, "flash-line")["text"][1] == ""
+    assert 1024 in trace(figures.latency(CLOCKED, clock), "flash-marks")["x"]
+
+
+def test_the_subtitle_says_hot_where_the_cache_is_hot():
+    hot = replace(CLOCKED, sweep=replace(CLOCKED.sweep, l2="hot"))
+    assert "device ms, hot L2" in texts(figures.latency(hot))
+    assert "L2" not in texts(figures.latency(replace(hot, device=CPU)))
+
+
+def test_what_stands_for_a_point_says_whose():
+    """A click is read from these."""
+    for chart in CHARTS:
+        for t in chart(MIXED)["data"]:
+            kind = t["uid"].rpartition("-")[2]
+            assert t.get("meta") == (t["legendgroup"] if kind not in ("growth", "crossover", "crossband") else None)
+
+
+# Efficiency
+
+MEASURED_HERE = replace(H200, matmul_tflops=(("bfloat16", 700.0),))
+
+
+def rate_point(path, seq, tflops, **more):
+    """A point of PROBLEM whose exact rate is `tflops`; its interval is 1 % on both sides."""
+    m = Measurement.of(more.pop("problem", PROBLEM.at_seq(seq)), path, more.pop("status", "ok"))
+    ms = m.flops / tflops / 1e9
+    return replace(m, device_ms=ms, device_ms_low=ms / 1.01, device_ms_high=ms / 0.99, **more)
+
+
+def test_efficiency_stands_under_the_dense_peak_and_what_was_measured_here():
+    run = run_of(rate_point("standard", 512, 60.0), rate_point("flash", 512, 600.0), device=MEASURED_HERE)
+    figure = figures.efficiency(run)
+    assert trace(figure, "flash-line")["y"][0] == pytest.approx(600.0)
+    assert trace(figure, "flash-band")["y"][:2] == [pytest.approx(594.0), pytest.approx(606.0)]
+    assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [989.5, 700.0]
+    assert "dense peak, data sheet: 990" in texts(figure) and "matrix product, measured here: 700" in texts(figure)
+    hover = trace(figure, "flash-line")["hovertext"][0]
+    assert "60.6% of the dense peak" in hover and "85.7% of a matrix product" in hover
+    assert trace(figure, "flash-above")["x"] == [None]
+
+
+def test_an_unknown_card_gets_no_invented_peak():
+    """F19."""
+    unknown = replace(MEASURED_HERE, name="Some Future GPU")
+    figure = figures.efficiency(run_of(rate_point("flash", 512, 600.0), device=unknown))
+    assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [700.0]
+    assert "no data sheet peak known here" in texts(figure) and "dense peak" not in texts(figure)
+
+
+def test_a_rate_above_the_peak_is_flagged_and_not_clipped():
+    """F19."""
+    run = run_of(rate_point("flash", 512, 600.0), rate_point("flash", 1024, 36_650.0, status="suspect"))
+    figure = figures.efficiency(run)
+    above = trace(figure, "flash-above")
+    assert (above["x"], above["y"]) == ([1024], [pytest.approx(36_650.0)])
+    assert above["text"] == ["3,704% of the peak"] and "above the peak" in above["hovertext"][0]
+    assert figure["layout"]["yaxis"]["autorangeoptions"]["include"][1] > 36_650
+    assert trace(figure, "flash-line")["y"][1] is None
+
+
+def test_the_dense_count_is_another_curve_with_its_name_on_the_chart():
+    """F18: 128 queries over 1,024 keys, causal."""
+    problem = AttentionProblem(batch=2, seq_q=128, seq_kv=1024, heads=16, head_dim=64, causal=True)
+    m = replace(Measurement.of(problem, "flash", "ok"), device_ms=1.0)
+    run = Run(
+        id="r", sweep=Sweep(problem=problem, seqs=(1024,), seq_q=128), state="done", created="2026-11-30", device=H200,
+        measurements=(m,),
+    )  # fmt: skip
+    exact, dense = figures.efficiency(run, "exact"), figures.efficiency(run, "dense")
+    assert trace(exact, "flash-line")["y"] == [pytest.approx(1.007157248)]
+    assert trace(dense, "flash-line")["y"] == [pytest.approx(1.073741824)]
+    assert "exact count" in texts(exact) and "dense count" in texts(dense)
+    assert "1.07 TFLOP/s by the dense count" in trace(exact, "flash-line")["hovertext"][0]
+
+
+# Growth and crossover
+
+
+def quadratic(path, ms_at_512, power=2.0, **more):
+    return [
+        point(path, seq, device_ms=ms_at_512 * (seq / 512) ** power, peak_bytes=seq * 1024, **more)
+        for seq in (512, 1024, 2048, 4096)
+    ]
+
+
+def test_the_fitted_power_lies_on_the_curve_and_is_named():
+    run = run_of(*quadratic("standard", 1.0), *quadratic("flash", 0.5))
+    fit = trace(figures.latency(run), "standard-growth")
+    assert (fit["x"][0], fit["x"][-1]) == (512, 4096)
+    assert [fit["y"][0], fit["y"][-1]] == [pytest.approx(1.0), pytest.approx(64.0)]
+    assert "s<sup>2.00</sup>" in fit["text"] and not fit["showlegend"] and fit["hoverinfo"] == "skip"
+    assert "s<sup>1.00</sup>" in trace(figures.memory(run), "flash-growth")["text"]
+    assert trace(figures.latency(run, "wall"), "standard-growth")["x"] == [None], "the fit is of device time"
+    assert trace(figures.latency(run_of()), "standard-growth")["x"] == [None]
+
+
+def test_the_crossover_is_a_line_where_the_paths_are_even():
+    run = run_of(*quadratic("standard", 1.0, 2.0), *quadratic("flash", 2.0, 1.0))
+    line = trace(figures.speedup(run), "flash-crossover")
+    assert line["x"] == [1024, 1024] and line["yaxis"] == "y2"
+    assert trace(figures.speedup(run, "wall"), "flash-crossover")["x"] == [None]
+    faster = run_of(*quadratic("standard", 2.0), *quadratic("flash", 1.0))
+    assert trace(figures.speedup(faster), "flash-crossover")["x"] == [None]
+
+
+def test_the_interval_of_the_crossover_is_a_band():
+    points = [
+        replace(m, device_ms_low=0.9 * m.device_ms, device_ms_high=1.1 * m.device_ms)
+        for m in (*quadratic("standard", 1.0, 2.0), *quadratic("flash", 2.0, 1.0))
+    ]
+    band = trace(figures.speedup(run_of(*points)), "flash-crossband")
+    low, high = band["x"][0], band["x"][-1]
+    assert 512 < low < 1024 < high < 2048 and band["y"] == [0, 1, 1, 0]

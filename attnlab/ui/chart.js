@@ -69,15 +69,21 @@ function draw(Plotly, div) {
   div._attnlabClicks ??= tellClicks(div);
 }
 
-// A trace that stands for points has its path in `meta`.
+// A trace that stands for points has its path in `meta`. What a click means is what was hovered when the button went down:
+// Plotly's own plotly_click is lost when a redraw ends the hover in between.
 function tellClicks(div) {
-  const plot = () => div.querySelector(".nsewdrag");
-  const path = (event) => event.points[0].data.meta;
-  div.on("plotly_click", (event) => {
-    if (path(event)) window.dispatchEvent(new CustomEvent(CLICK, { detail: [path(event), event.points[0].x] }));
-  });
-  div.on("plotly_hover", (event) => { if (path(event)) plot().style.cursor = "pointer"; });
-  div.on("plotly_unhover", () => { plot().style.cursor = ""; });
+  let hovered = null, pressed = null;
+  const look = (point) => {
+    hovered = point;
+    div.querySelector(".nsewdrag").style.cursor = point ? "pointer" : "";
+  };
+  div.on("plotly_hover", ({ points: [{ data, x }] }) => look(data.meta ? [data.meta, x] : null));
+  div.on("plotly_unhover", () => look(null));
+  div.addEventListener("mousedown", () => { pressed = hovered; }, true);
+  div.addEventListener("click", () => {  // none comes after a drag
+    if (pressed) window.dispatchEvent(new CustomEvent(CLICK, { detail: pressed }));
+    pressed = null;
+  }, true);
   return true;
 }
 
@@ -92,7 +98,7 @@ function observeSize(Plotly, div) {
   return observer;
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+export default function ({ data, parentElement, setStateValue }) {
   const [figure, height, alt, listens] = data;
   let div = parentElement.querySelector(":scope > .attnlab-chart");
   if (!div) {
@@ -105,7 +111,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   div.style.height = height;
   div.setAttribute("aria-label", alt);
   div._attnlabFigure = figure;
-  div._attnlabTell = (event) => setTriggerValue("point", event.detail);
+  // A state with the time in it, not a trigger: while fragments run, what a browser said can arrive late and twice.
+  div._attnlabTell = (event) => setStateValue("point", [...event.detail, Date.now()]);
   if (listens && !div._attnlabListener) {
     div._attnlabListener = (event) => div._attnlabTell(event);
     window.addEventListener(CLICK, div._attnlabListener);

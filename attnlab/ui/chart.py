@@ -61,7 +61,12 @@ def plotly_chart(
 
 
 def tell(key: str, on_point: Callable[[str, int], None]) -> None:
-    """Hands on what a click said, if it is a point at all."""
-    point = st.session_state[key].get("point")
-    if isinstance(point, list) and [type(part) for part in point] == [str, int]:
-        on_point(*point)
+    """Hands on what a click said, if it is a point at all and no older than the last one: while other fragments run,
+    Streamlit delivers an old state after a new one."""
+    point, newest = st.session_state[key].get("point"), f"_newest_click_{key}"
+    if not isinstance(point, list) or [type(part) for part in point] != [str, int, int]:
+        return
+    path, seq, clicked_at_ms = point
+    if clicked_at_ms > st.session_state.get(newest, 0):
+        st.session_state[newest] = clicked_at_ms
+        on_point(path, seq)

@@ -21,6 +21,7 @@ from attnlab.ui.text import escape
 PANEL_PX = 640
 SAMPLES_PX = 210
 PICKED = "_picked_point"  # (path, sequence length), once the visitor has picked one
+CHOICES = "_point_choices"  # (number of their widgets, what there is to choose from, what they show)
 UNKNOWN = "–"
 
 
@@ -30,8 +31,7 @@ def panel(run: Run) -> None:
     with st.container(height=PANEL_PX, key="one_point"):
         with st.container(horizontal=True, vertical_alignment="center", wrap=False):
             st.markdown("**One point**", width="content", wrap=False)
-            choose("point_path", "Path", run.sweep.paths, path, run)
-            choose("point_seq", "Sequence", run.sweep.seqs, seq, run)
+            choices(run, (path, seq))
         m = run.get(path, seq)
         name = f"{path} at {units.sequence(seq)}"
         for column, key, figure, alt, on_point in zip(
@@ -63,22 +63,36 @@ def pick(run: Run, path: str, seq: int) -> None:
         st.session_state[PICKED] = (path, seq)
 
 
-def choose(key: str, label: str, options: tuple, chosen: str | int, run: Run) -> None:
-    """One half of the point as a choice, for the keyboard and for points that lie on one another."""
-    keys = [
-        f"{name} of {options}" for name, options in (("point_path", run.sweep.paths), ("point_seq", run.sweep.seqs))
-    ]
-    own = f"{key} of {options}"  # one widget a list: the browser keeps showing the old list's choice otherwise
-    st.session_state[own] = chosen
-    st.selectbox(
-        label,
-        options,
-        key=own,
-        format_func=lambda option: option if isinstance(option, str) else f"at {units.sequence(option)}",
-        label_visibility="collapsed",
-        width=170,
-        on_change=lambda: pick(run, *(st.session_state[name] for name in keys)),
-    )
+def choices(run: Run, point: tuple[str, int]) -> None:
+    """The point as two choices, for the keyboard and for points that lie on one another.
+
+    A point picked elsewhere gets new widgets. Values written into the old ones would race with a browser that, asked to
+    run something else meanwhile, still sends what they showed before, and so would undo the click.
+    """
+    state = st.session_state
+    about = (run.sweep.paths, run.sweep.seqs)
+    generation, *shown = state.get(CHOICES, (0,))
+    if shown != [about, point]:
+        generation += 1
+        state[CHOICES] = (generation, about, point)
+    keys = (f"point_path {generation}", f"point_seq {generation}")
+
+    def chosen() -> None:
+        now = tuple(state[key] for key in keys)
+        state[CHOICES] = (generation, about, now)
+        pick(run, *now)
+
+    for label, key, options, value in zip(("Path", "Sequence"), keys, about, point, strict=True):
+        st.selectbox(
+            label,
+            options,
+            options.index(value),
+            key=key,
+            format_func=lambda option: option if isinstance(option, str) else f"at {units.sequence(option)}",
+            label_visibility="collapsed",
+            width=170,
+            on_change=chosen,
+        )
 
 
 # The samples

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from attnlab.figures import tflops
-from attnlab.measurement import Measurement
+from attnlab.measurement import CLOCK_SHIFT
 from attnlab.run import Run
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 ROW_PX = 35
 ROWS_MAX = 14
-CLOCK_MOVED = 0.05  # of its median: more than this is marked
 
 
 def frame(run: Run) -> pd.DataFrame:
@@ -41,7 +40,7 @@ def frame(run: Run) -> pd.DataFrame:
             "tflops": m.tflops,
             "dense_tflops": tflops(m, "dense"),
             "clock_mhz": m.clock_mhz,
-            "clock_moved": clock_moved(m),
+            "clock_moved": f"⚠ {m.clock_mhz_low:,.0f} to {m.clock_mhz_high:,.0f} MHz" if m.clock_moved else "",
             "throttle": ", ".join(m.throttle),
             "l2": m.l2,
             "predicted_ms": m.predicted_ms,
@@ -59,14 +58,6 @@ def frame(run: Run) -> pd.DataFrame:
     whole = dict.fromkeys(("seq", "samples", "unused"), "Int64")
     data = pd.DataFrame(rows, columns=columns)
     return data.astype({name: "string" if name in texts else "Float64" for name in columns} | whole)
-
-
-def clock_moved(m: Measurement) -> str:
-    """ "⚠ 1,200 to 1,980 MHz" where the clock left its median by more than CLOCK_MOVED while the samples ran."""
-    if m.clock_mhz is None or m.clock_mhz_low is None or m.clock_mhz_high is None:
-        return ""
-    moved = max(m.clock_mhz_high - m.clock_mhz, m.clock_mhz - m.clock_mhz_low) > CLOCK_MOVED * m.clock_mhz
-    return f"⚠ {m.clock_mhz_low:,.0f} to {m.clock_mhz_high:,.0f} MHz" if moved else ""
 
 
 def mib(size_bytes: int | None) -> float | None:
@@ -94,7 +85,7 @@ CONFIG = {
     "tflops": number("TFLOP/s", 3, help="By the exact count of the work, mask included"),
     "dense_tflops": number("TFLOP/s (dense count)", 3, help="As if no pair were masked; above what was computed"),
     "clock_mhz": number("Clock MHz", help="Median of the multiprocessors' clock while the samples ran"),
-    "clock_moved": st.column_config.TextColumn("Clock moved", help="Where it left its median by more than 5 %"),
+    "clock_moved": st.column_config.TextColumn("Clock moved", help=f"Changed by more than {CLOCK_SHIFT:.0%} meanwhile"),
     "throttle": st.column_config.TextColumn("Lowered by", help="Reasons that the driver gave for a lower clock"),
     "l2": st.column_config.TextColumn("L2", help="The cache before each sample"),
     "predicted_ms": number("Predicted ms", help="Not measured: what was expected"),
