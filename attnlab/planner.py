@@ -30,6 +30,7 @@ OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, 
 # that the prediction is on the long side. Tensors are made at about half the rate that random numbers are drawn at.
 CONSERVATIVE_TFLOPS = {"cuda": 20.0, "cpu": 0.02}
 MAKING_BYTES_PER_S = {"cuda": 100e9, "cpu": 0.3e9}
+WHOLE = ("standard", "compiled", "sdpa-math")  # paths that compute what the mask hides, too
 FAR = 16  # more than this many times the FLOPs of the longest point measured is too far for a straight line
 HOST_SHARE = 0.9  # of the free host memory: the system that runs out of it kills processes
 
@@ -90,7 +91,7 @@ class Planner:
         verdicts, tried = [], []
         for path in paths:
             known = [m for m in points.values() if m.path == path and m.seq < problem.seq_kv]
-            call_ms = predict_ms(problem, known, self.device.kind)
+            call_ms = predict_ms(problem, path, known, self.device.kind)
             point_s = (QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms / 1e3
             verdict = self._memory_verdict(problem, path, known, free_bytes)
             refused = any(m.status == "unsupported" for m in known)
@@ -226,16 +227,17 @@ def call_ms(m: Measurement) -> float:
     return max(m.device_ms or 0.0, m.wall_ms or 0.0)
 
 
-def predict_ms(problem: AttentionProblem, known: Iterable[Measurement], device_kind: str) -> float:
+def predict_ms(problem: AttentionProblem, path: str, known: Iterable[Measurement], device_kind: str) -> float:
     """Milliseconds of one call, from shorter points of the same path; from a conservative rate when there are none.
 
     A straight line in FLOPs through the two longest points leaves the constant cost of a launch out of the slope. It is
     held between half and twice the time in proportion to the FLOPs; below that only where the launch is the cost.
     """
-    flops = cost.flops(problem)
+    counted = cost.dense_flops if path in WHOLE else cost.flops
+    flops = counted(problem)
     slow_ms = flops / CONSERVATIVE_TFLOPS[device_kind] / 1e9
     timed = sorted(
-        (cost.flops(m.problem), call_ms(m), m.launch_bound)
+        (counted(m.problem), call_ms(m), m.launch_bound)
         for m in known
         if m.status in ("ok", "suspect") and call_ms(m) > 0
     )

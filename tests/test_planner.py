@@ -127,24 +127,36 @@ def test_a_first_point_is_judged_by_a_conservative_rate():
 def test_predictions_see_through_launch_cost():
     tiny = AttentionProblem(batch=1, seq_q=128, heads=1, head_dim=64)
     known = [point(tiny, "flash", 0.020, launch_bound=True)]
-    assert predict_ms(tiny.at_seq(256), known, "cuda") == pytest.approx(0.020)  # not four times the launch
-    assert predict_ms(tiny.at_seq(256), [point(tiny, "flash", 0.020)], "cuda") == pytest.approx(0.080)
+    assert predict_ms(tiny.at_seq(256), "flash", known, "cuda") == pytest.approx(0.020)  # not four times the launch
+    assert predict_ms(tiny.at_seq(256), "flash", [point(tiny, "flash", 0.020)], "cuda") == pytest.approx(0.080)
     one_token = [point(AttentionProblem(batch=1, seq_q=1, heads=2, head_dim=32, dtype="float32"), "flash", 0.06)]
-    assert predict_ms(replace(tiny, heads=2, kv_heads=2).at_seq(1024), one_token, "cpu") < 100  # not a million times it
+    assert (
+        predict_ms(replace(tiny, heads=2, kv_heads=2).at_seq(1024), "flash", one_token, "cpu") < 100
+    )  # not a million times it
     known = [point(problem_at(seq), "standard", ms) for seq, ms in ((1024, 0.73), (2048, 2.7), (4096, 12.0))]
-    assert predict_ms(problem_at(8192), known, "cuda") == pytest.approx(51, rel=0.1)
+    assert predict_ms(problem_at(8192), "standard", known, "cuda") == pytest.approx(51, rel=0.1)
     noisy = [point(problem_at(256), "flash", 3.0), point(problem_at(512), "flash", 2.0)]
-    assert predict_ms(problem_at(1024), noisy, "cuda") >= 4.0  # a time that fell by accident predicts no free lunch
+    assert (
+        predict_ms(problem_at(1024), "flash", noisy, "cuda") >= 4.0
+    )  # a time that fell by accident predicts no free lunch
+
+
+def test_what_a_window_hides_is_work_for_standard_and_none_for_flash():
+    windowed = replace(problem_at(16_384), causal=True, window=1024)
+    shorter = windowed.at_seq(8192)
+    for path, times in (("standard", 4.0), ("flash", 2.0)):
+        expected_ms = predict_ms(windowed, path, [point(shorter, path, 10.0)], "cuda")
+        assert expected_ms == pytest.approx(10.0 * times, rel=0.1)
 
 
 def test_a_far_point_is_predicted_in_proportion():
     known = [point(problem_at(2048), "standard", 2.7), point(problem_at(4096), "standard", 12.0)]
-    assert predict_ms(problem_at(65_536), known, "cuda") == pytest.approx(12.0 * 256)
+    assert predict_ms(problem_at(65_536), "standard", known, "cuda") == pytest.approx(12.0 * 256)
 
 
 def test_points_without_a_time_do_not_predict():
     known = [point(problem_at(128), "flash", None, "fault"), point(problem_at(256), "flash", None, "unsupported")]
-    assert predict_ms(problem_at(512), known, "cuda") == predict_ms(problem_at(512), [], "cuda") > 0
+    assert predict_ms(problem_at(512), "flash", known, "cuda") == predict_ms(problem_at(512), "flash", [], "cuda") > 0
 
 
 def test_a_path_that_was_refused_is_asked_again_at_any_length():

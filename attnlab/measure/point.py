@@ -22,7 +22,7 @@ from attnlab.measure.inputs import Outputs, make_call, make_inputs
 from attnlab.measure.timing import Cancelled, Check, Series, Stop, make_timer
 from attnlab.measure.trial import DeviceLost, Say, Trials, device_lost
 from attnlab.measurement import Measurement, clock_moved
-from attnlab.paths.base import blind_rows, first_line
+from attnlab.paths.base import first_line
 from attnlab.problem import AttentionProblem
 from attnlab.roofline import floors
 from attnlab.samples import count, screened
@@ -233,7 +233,7 @@ def outside_the_clock(series: Series, device_ms: float) -> str:
 def notes(problem: AttentionProblem, series: Series) -> list[str]:
     """What a reader of the number should know, one line each."""
     lines = []
-    if blind := blind_rows(problem):
+    if blind := problem.blind_rows:
         lines.append(f"{blind} of {problem.seq_q} query rows see no key; output defined as 0")
     if series.unfilled:
         lines.append("the queue could not be kept full: launch cost is inside device_ms")

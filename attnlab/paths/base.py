@@ -92,8 +92,3 @@ def hidden_pairs(problem: AttentionProblem, device: torch.device) -> torch.Tenso
     if problem.window is not None:
         hidden |= torch.ones_like(hidden).tril_(diagonal=own - problem.window)
     return hidden
-
-
-def blind_rows(problem: AttentionProblem) -> int:
-    """How many query rows, from the top, see no key at all; their output is defined as 0."""
-    return problem.blind_rows
