@@ -26,6 +26,7 @@ from attnlab.units import sequence, times
 QUANTITIES = ("time", "memory")
 FEWEST = 3  # points of a law or a plateau: two always lie on a line
 SLOPES_AGREE = 0.3  # a clock 10 % off at one point moves the slopes on both its sides by 0.14, one up and one down
+WIDEST = 0.5  # half an interval beyond which an exponent says nothing: three uneven points leave that much open
 LEVEL = 0.05  # speed-ups nearer than this are one level: so much can a clock that counts as the same change them
 
 # Two-sided 95 % quantile of Student's t for 1, 2, … degrees of freedom; NIST/SEMATECH e-Handbook of Statistical Methods,
@@ -64,7 +65,8 @@ class Growth:
 
 
 def growth(run: Run, path: str, quantity: str) -> Growth | None:
-    """How `path` grows with the sequence length; None where no three points at the long end follow one power.
+    """How `path` grows with the sequence length; None where no three points at the long end follow one power, or where they
+    leave the exponent open by more than WIDEST.
 
     Short sequences are not there yet (launches, tails, tiles that are not filled), so the fit takes a stretch at the long
     end: the most neighbouring points, at least FEWEST, whose local slopes lie within SLOPES_AGREE of one another. It ends at
@@ -88,6 +90,8 @@ def growth(run: Run, path: str, quantity: str) -> Growth | None:
         spread = sum((x - centre) ** 2 for x in xs)
         own = [(x - centre) / spread * _log_half_width(m) for x, m in zip(xs, fitted, strict=True)]
         half = math.hypot(half, *own)
+    if half > WIDEST:
+        return None
     return Growth(
         path=path,
         quantity=quantity,

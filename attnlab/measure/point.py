@@ -148,22 +148,28 @@ class Bench:
         outputs = None
         known = self._known[key]
         check()
-        if cuda:
-            while len(series.walls_ms) < wall_samples(point.phase, seconds):
-                check()
-                series.walls_ms.append(self.timer.timed_call(call)[1] * 1e3)
         self.timer.sample(series, call, stop, check, l2, floors(problem, self.facts, l2))
         if cuda:
-            self._replay(series, call, point.phase, known.peak_bytes, check, l2)
+            call_s = median(series.samples_ms) / 1e3
+            while len(series.walls_ms) < wall_samples(point.phase, call_s):
+                check()
+                series.walls_ms.append(self.timer.timed_call(call)[1] * 1e3)
+            self._replay(series, call, point.phase, call_s, known.peak_bytes, check, l2)
         point = replace(self._point(point, series, known, l2), in_samples_s=series.used_s - used_s)
         return screened(point, self.facts)
 
     def _replay(
-        self, series: Series, call: Callable[[], Outputs], phase: str, peak_bytes: int, check: Check, l2: str
+        self,
+        series: Series,
+        call: Callable[[], Outputs],
+        phase: str,
+        call_s: float,
+        peak_bytes: int,
+        check: Check,
+        l2: str,
     ) -> None:
         """The call as a CUDA graph, where that says something and there is room for it: what a call allocates it keeps, and
         while it is captured nothing can be given back to the driver."""
-        call_s = median(series.samples_ms) / 1e3
         if call_s >= LONG_CALL_S:
             series.no_graph = f"no CUDA graph: launching is nothing beside a call of {call_s * 1e3:.0f} ms"
         elif peak_bytes < torch.cuda.mem_get_info(self.device)[0] * GRAPH_FREE_SHARE:
@@ -248,7 +254,7 @@ def notes(problem: AttentionProblem, series: Series) -> list[str]:
 
 def other_samples(most: int, call_s: float) -> int:
     """How many samples of a clock beside device_ms a point takes: each costs a call."""
-    return min(most, max(1, int(OTHERS_S / call_s)))
+    return min(most, max(1, int(OTHERS_S / max(call_s, 1e-6))))
 
 
 def wall_samples(phase: str, call_s: float) -> int:
