@@ -441,12 +441,19 @@ def test_a_picked_point_that_another_run_lacks_is_not_shown(open_page):
 def test_what_a_browser_says_of_a_click_is_not_trusted(monkeypatch, said):
     state = {"chart": {"point": said}}
     monkeypatch.setattr(chart.st, "session_state", state)
-    chart.tell("chart", lambda path, seq: onepoint.pick(recorded_run(), path, seq))
+    if clicked := chart.new_click("chart"):
+        onepoint.pick(recorded_run(), *clicked)
     assert onepoint.PICKED not in state
-    for point in (["flash", 128, 3], ["flash", 256, 2], ["flash", 128, 3]):
-        state["chart"]["point"] = point
-        chart.tell("chart", lambda path, seq: onepoint.pick(recorded_run(), path, seq))
-        assert state[onepoint.PICKED] == ("flash", 128), "an old click that comes late undoes no new one"
+
+
+def test_an_old_click_that_comes_late_is_no_new_one(monkeypatch):
+    state = {}
+    monkeypatch.setattr(chart.st, "session_state", state)
+    heard = []
+    for point in (["flash", 128, 3], ["flash", 256, 2], ["flash", 128, 3], ["flash", 512, 4]):
+        state["chart"] = {"point": point}
+        heard.append(chart.new_click("chart"))
+    assert heard == [("flash", 128), None, None, ("flash", 512)]
 
 
 def test_the_table_has_the_clocks_and_marks_one_that_moved(open_page):

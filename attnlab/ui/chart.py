@@ -9,7 +9,6 @@ public way to serve a folder that lies outside the app.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -42,31 +41,32 @@ def slots(count: int, paths: int) -> list[Any]:
     return [grid.cell() for _ in range(count)]
 
 
-def plotly_chart(
-    figure: dict[str, Any], *, key: str, height: str, alt: str, on_point: Callable[[str, int], None] | None = None
-) -> None:
+def plotly_chart(figure: dict[str, Any], *, key: str, height: str, alt: str, listens: bool = False) -> None:
     """Draws a figure, as wide as its container; `height` is a CSS length, such as "max(380px, 44vh)".
 
     The same `key` in a later run updates the chart in place. Zoom and hidden series last as long as the figure's
-    `layout.uirevision`; `alt` is what a screen reader says. With `on_point` the chart listens: a click on a point of any
-    chart of the page calls it with the point's path and sequence length, as the browser says, and runs this chart's
-    fragment again.
+    `layout.uirevision`; `alt` is what a screen reader says. With `listens` a click on a point of any chart of the page
+    runs this chart's fragment again, and `new_click` says which point.
     """
     # Both are declared in every run, because a new server knows nothing of this module's import.
     declare_component("plotly", path=PLOTLY_FOLDER)
     draw = st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
-    told = {"on_point_change": lambda: tell(key, on_point)} if on_point else {}
+    told = {"on_point_change": lambda: None} if listens else {}
     # A list: the values of a dict are searched for dataframes, with pandas imported for it.
-    draw(key=key, data=[figure, height, alt, on_point is not None], **told)
+    draw(key=key, data=[figure, height, alt, listens], **told)
 
 
-def tell(key: str, on_point: Callable[[str, int], None]) -> None:
-    """Hands on what a click said, if it is a point at all and no older than the last one: while other fragments run,
-    Streamlit delivers an old state after a new one."""
-    point, newest = st.session_state[key].get("point"), f"_newest_click_{key}"
+def new_click(key: str) -> tuple[str, int] | None:
+    """(path, sequence length) of a click that the chart `key` has heard since this was asked last, as the browser says it.
+
+    Read, and not called back: while other fragments run, Streamlit delivers a state in a run that calls nobody, and an old
+    one after a new one. Hence also the time in it.
+    """
+    point, newest = st.session_state.get(key, {}).get("point"), f"_newest_click_{key}"
     if not isinstance(point, list) or [type(part) for part in point] != [str, int, int]:
-        return
+        return None
     path, seq, clicked_at_ms = point
-    if clicked_at_ms > st.session_state.get(newest, 0):
-        st.session_state[newest] = clicked_at_ms
-        on_point(path, seq)
+    if clicked_at_ms <= st.session_state.get(newest, 0):
+        return None
+    st.session_state[newest] = clicked_at_ms
+    return path, seq

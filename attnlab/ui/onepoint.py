@@ -22,28 +22,28 @@ PANEL_PX = 640
 SAMPLES_PX = 210
 PICKED = "_picked_point"  # (path, sequence length), once the visitor has picked one
 CHOICES = "_point_choices"  # (number of their widgets, what there is to choose from, what they show)
+LISTENER = "point_samples"  # the chart that hears of clicks on all the others
 UNKNOWN = "–"
 
 
 def panel(run: Run) -> None:
     """Draws the panel for the point that is picked, in a fragment of its own: a click runs that fragment and no other."""
-    path, seq = picked(run)
+    if clicked := chart.new_click(LISTENER):
+        pick(run, *clicked)
     with st.container(height=PANEL_PX, key="one_point"):
         with st.container(horizontal=True, vertical_alignment="center", wrap=False):
             st.markdown("**One point**", width="content", wrap=False)
-            choices(run, (path, seq))
+            path, seq = choices(run, picked(run))
         m = run.get(path, seq)
         name = f"{path} at {units.sequence(seq)}"
-        for column, key, figure, alt, on_point in zip(
-            st.columns(2, gap="small"),
-            ("samples", "order"),
-            (histogram(m, path), in_order(m, path)),
-            (f"Histogram of the samples of {name}", f"The samples of {name} in time order"),
-            (lambda clicked_path, clicked_seq: pick(run, clicked_path, clicked_seq), None),
-            strict=True,
-        ):
-            with column:
-                chart.plotly_chart(figure, key=f"point_{key}", height=f"{SAMPLES_PX}px", alt=alt, on_point=on_point)
+        left, right = st.columns(2, gap="small")
+        height = f"{SAMPLES_PX}px"
+        with left:
+            alt = f"Histogram of the samples of {name}"
+            chart.plotly_chart(histogram(m, path), key=LISTENER, height=height, alt=alt, listens=True)
+        with right:
+            alt = f"The samples of {name} in time order"
+            chart.plotly_chart(in_order(m, path), key="point_order", height=height, alt=alt)
         st.html(facts_html(facts(m)))
         st.markdown("  \n".join(f":small[{escape(remark)}]" for remark in remarks(run, m, name)))
 
@@ -63,36 +63,35 @@ def pick(run: Run, path: str, seq: int) -> None:
         st.session_state[PICKED] = (path, seq)
 
 
-def choices(run: Run, point: tuple[str, int]) -> None:
-    """The point as two choices, for the keyboard and for points that lie on one another.
+def choices(run: Run, point: tuple[str, int]) -> tuple[str, int]:
+    """The point as two choices, for the keyboard and for points that lie on one another; what they say.
 
-    A point picked elsewhere gets new widgets. Values written into the old ones would race with a browser that, asked to
-    run something else meanwhile, still sends what they showed before, and so would undo the click.
+    A point picked elsewhere gets new widgets, and what they say is read, not called back: a browser that was asked to run
+    something else meanwhile still sends what the old ones showed, which would undo the click.
     """
     state = st.session_state
     about = (run.sweep.paths, run.sweep.seqs)
     generation, *shown = state.get(CHOICES, (0,))
     if shown != [about, point]:
         generation += 1
-        state[CHOICES] = (generation, about, point)
-    keys = (f"point_path {generation}", f"point_seq {generation}")
-
-    def chosen() -> None:
-        now = tuple(state[key] for key in keys)
-        state[CHOICES] = (generation, about, now)
-        pick(run, *now)
-
-    for label, key, options, value in zip(("Path", "Sequence"), keys, about, point, strict=True):
+    said = tuple(
         st.selectbox(
             label,
             options,
             options.index(value),
-            key=key,
+            key=f"{key} {generation}",
             format_func=lambda option: option if isinstance(option, str) else f"at {units.sequence(option)}",
             label_visibility="collapsed",
             width=170,
-            on_change=chosen,
         )
+        for label, key, options, value in zip(
+            ("Path", "Sequence"), ("point_path", "point_seq"), about, point, strict=True
+        )
+    )
+    if said != point:
+        pick(run, *said)
+    state[CHOICES] = (generation, about, said)
+    return said
 
 
 # The samples
