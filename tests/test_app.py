@@ -553,10 +553,10 @@ def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
 
 
 def elements(block):
-    """Types and keys of everything below, in order."""
+    """Types and keys of everything below, in order; a number at a key's end counts up where a widget is made anew."""
     found = []
     for child in block.children.values():
-        found.append((child.type, getattr(child, "key", None)))
+        found.append((child.type, re.sub(r" \d+$", "", getattr(child, "key", None) or "")))
         found += elements(child) if getattr(child, "children", None) else []
     return found
 
