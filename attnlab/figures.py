@@ -131,9 +131,9 @@ def latency(run: Run, clock: str = "device") -> Figure:
         edge.append(_marks(run, path, "edge", without, heights) | {"yaxis": "y2"})
     bound = "○ launch-bound" if any(m.ok and m.launch_bound for m in run.measurements) else ""
     layout = _layout(run, "Latency", clock_words(run, clock))
-    annotate(layout, bound, {"x": 1, "xanchor": "right", "y": 0.01, "yanchor": "bottom"})
-    if any(m.ok and not value(m) for m in run.measurements):
-        annotate(layout, f"at the top: no {clock} time", {"y": 0.9 - 0.065 * len(run.sweep.paths), "yanchor": "top"})
+    lacking = f"at the top: no {clock} time" if any(m.ok and not value(m) for m in run.measurements) else ""
+    corner = {"x": 1, "xanchor": "right", "y": 0.01, "yanchor": "bottom", "align": "right"}  # free where curves grow
+    annotate(layout, "<br>".join(filter(None, [lacking, bound])), corner)
     low, high = 0.01, 100.0
     if values:
         marked = any(trace["y"] != [None] for trace in edge)
@@ -263,11 +263,10 @@ def efficiency(run: Run, count: str = "exact") -> Figure:
     layout = _layout(run, "Efficiency", f"TFLOP/s, {count} count", legend_columns=1)
     include = {"autorangeoptions": {"include": [0, max(top, default=1.0)]}}
     layout["yaxis"] |= {"rangemode": "tozero", "nticks": 6, "tickformat": ",~r", **include}
-    lines = ((peak, "dense peak, data sheet", "bottom"), (product, "matrix product, measured here", "top"))
-    for ceiling, text, side in lines:
+    for ceiling, text in ((peak, "dense peak, data sheet"), (product, "matrix product, measured here")):
         if ceiling:
             _reference_line(layout, ceiling)
-            place = {"x": 0, "xanchor": "left", "yref": "y", "y": ceiling, "yanchor": side}
+            place = {"x": 0, "xanchor": "left", "yref": "y", "y": ceiling, "yanchor": "bottom"}
             annotate(layout, f"{text}: {ceiling:,.3g}", place)
     if run.device and not peak:
         annotate(layout, "no data sheet peak known here", {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top"})

@@ -22,7 +22,7 @@ POINT_WAIT_S = 0.15  # of that the charts wait on the server: a point is drawn w
 ROW_EVERY_S = 1.0  # the second row, and
 TABLE_EVERY_S = 2.0  # the table: a table costs more than three charts, and nobody reads it while it moves
 CHART_HEIGHT = "max(380px, 44vh)"
-WORDS_PX = 224  # what the curves say, in four sentences
+WORDS_PX = 272  # what the curves say, in four sentences
 SWITCH_PX = 56  # below the fourth chart
 MEASURE_HERE = "Measure on this machine"
 
@@ -175,20 +175,20 @@ def results() -> None:
         with st.container(key="status", horizontal=True, vertical_alignment="center", wrap=False):
             whole = text.escape(form.refusal or form.link_note) or None  # a long one does not fit beside the choice
             st.markdown(status.line(snapshot, run, form), help=whole, width="stretch", wrap=False)
-            clock = headline.clock()
             picked_seq = headline.picker(run.sweep.seqs)
         headline.figures(run, picked_seq)
+    places = chart.slots(3, len(run.sweep.paths))
+    with st.container(height=WORDS_PX, border=False, key="curves_say"):
+        clock = headline.curves_say(run)
     drawn = {
         "latency": figures.latency(run, clock),
         "memory": figures.memory(run),
         "speedup": figures.speedup(run, clock),
     }
-    for slot, (name, figure) in zip(chart.slots(3, len(run.sweep.paths)), drawn.items(), strict=True):
+    for slot, (name, figure) in zip(places, drawn.items(), strict=True):
         with slot:
             alt = f"{name.capitalize()} against sequence length"
             chart.plotly_chart(figure, key=name, height=CHART_HEIGHT, alt=alt)
-    with st.container(height=WORDS_PX, border=False, key="curves_say"):
-        headline.curves_say(run)
 
 
 @st.fragment(run_every=ROW_EVERY_S if active and not replaying else None)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from attnlab import units
@@ -168,7 +169,9 @@ def test_a_click_runs_the_panel_and_no_other_part_of_the_page(chromium_page, fak
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
     updates = "[...document.querySelectorAll('.attnlab-chart')].map((c) => [c.ariaLabel, c.dataset.updates])"
     page.wait_for_function("document.querySelectorAll('.attnlab-chart[data-updates]').length === 6")
-    before = dict(page.evaluate(updates))
+    before = None
+    while before != (before := dict(page.evaluate(updates))):
+        page.wait_for_timeout(1000)  # until the page has come to rest
     click_point(page, LATENCY, "standard", 2048)
     says = page.locator(".st-key-one_point dl")
     recorded = recorded_runs()[0]["h200"]
@@ -298,6 +301,7 @@ def test_a_first_visit_to_the_address_of_a_page_finds_the_app(chromium_page, fak
 
 
 @pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 720)])
+@pytest.mark.skipif(not hasattr(st, "grid"), reason="Streamlit 1.65, the last for Python 3.10, pads the page more")
 def test_the_first_screen_holds_the_sentence_and_the_curves(chromium_page, fake_app, width, height):
     chromium_page.set_viewport_size({"width": width, "height": height})
     chromium_page.goto(fake_app(kind="cpu"))

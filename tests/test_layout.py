@@ -27,7 +27,6 @@ FACTS = {
     "planner",
     "command_line",
     "summary",
-    "growth",
     "units",
 }
 MIDDLE = {"lab", "store", "process", "figures", "export", "table", "cli"}

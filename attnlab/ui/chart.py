@@ -36,7 +36,7 @@ def slots(count: int, paths: int) -> list[Any]:
     """Places for `count` charts of so many paths side by side. They wrap where the screen is narrow, except on
     Python 3.10: the last Streamlit for it, 1.65, has no grid."""
     if not hasattr(st, "grid"):
-        return list(st.columns(count))
+        return list(st.columns(count)) if paths <= 2 else [*st.columns(2), *st.columns(2)][:count]
     grid = st.grid(count, min_column_width=MIN_WIDTH_PX if paths <= 2 else MIN_WIDTH_MORE_PX)
     return [grid.cell() for _ in range(count)]
 

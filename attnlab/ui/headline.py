@@ -103,11 +103,16 @@ def count(run: Run) -> str:
     return chosen if masked else "exact"
 
 
-def curves_say(run: Run) -> None:
-    """What the curves say, a sentence each: growth, crossover, plateau."""
+def curves_say(run: Run) -> str:
+    """What the curves say, a sentence each: growth, crossover, plateau; beside the title the choice of their clock, which
+    is returned."""
     said = growth.lines(run) or ("Not enough points yet.",)
     mark = f" :small[:gray[{escape(run.mark)}]]" if run.mark else ""
-    st.markdown(f"**What the curves say**{mark}  \n" + "  \n".join(f":small[{escape(line)}]" for line in said))
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+        st.markdown(f"**What the curves say**{mark}", width="stretch", wrap=False)
+        chosen = clock()
+    st.markdown("  \n".join(f":small[{escape(line)}]" for line in said))
+    return chosen
 
 
 def ms_or_why(run: Run, path: str, seq: int) -> str:
