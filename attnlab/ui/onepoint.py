@@ -217,6 +217,7 @@ def facts(m: Measurement | None) -> list[tuple[str, str]]:
         ("Temperature", with_unit(m.temperature_c, "{:.0f} °C")),
         ("Memory added", units.size(m.peak_bytes)),
         ("Error to float64", with_unit(m.error, "{:.1e}")),
+        ("That of standard", with_unit(m.standard_error, "{:.1e}")),
     ]
 
 
