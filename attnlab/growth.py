@@ -256,8 +256,8 @@ class Plateau:
 
 
 def plateau(run: Run, path: str) -> Plateau | None:
-    """The shortest sequence after which no speed-up is higher, beyond the intervals and beyond LEVEL; None with fewer than
-    FEWEST points to compare."""
+    """The shortest sequence after which no speed-up is higher by more than LEVEL; None with fewer than FEWEST points to
+    compare, or where a later one looks higher but the intervals are too wide to tell."""
     pairs, _ = _pairs(run, path)
     if len(pairs) < FEWEST:
         return None
@@ -267,6 +267,8 @@ def plateau(run: Run, path: str) -> Plateau | None:
         if not any(p.ends[0] > pair.ends[1] and p.speedup > pair.speedup * (1 + LEVEL) for p in pairs[n + 1 :])
     )
     last = pairs[-1]
+    if any(p.seq > top.seq and p.speedup > top.speedup * (1 + LEVEL) for p in pairs):
+        return None
     if top is last:
         text = (
             f"The speed-up still grows at {sequence(last.seq)}, the longest that both managed: {times(last.speedup)}."

@@ -195,6 +195,7 @@ def test_the_clock_switches_the_curves_in_place_and_is_in_the_address(chromium_p
     wait_for_points(page, 12)
     times = """(chart) => chart._fullData.filter((t) => t.uid === "standard-line")[0].y"""
     chart = page.locator(LATENCY).element_handle()
+    page.locator(".st-key-clock").scroll_into_view_if_needed()
     device, places = chart.evaluate(times), page.evaluate(PLACES)
     page.locator(".st-key-clock").get_by_text("wall", exact=True).click()
     page.wait_for_function(f"([chart, ms]) => ({times})(chart)[0] === 2 * ms", arg=[chart, device[0]])
