@@ -19,7 +19,7 @@ from attnlab.ui import chart, controls, headline, link, onepoint, points, shell,
 CHARTS_EVERY_S = 0.25
 FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
 POINT_WAIT_S = 0.15  # of that the charts wait on the server: a point is drawn when it comes, not a tick later
-ROW_EVERY_S = 1.0  # the second row, and
+ROW_EVERY_S = 2.0  # the second row, and
 TABLE_EVERY_S = 2.0  # the table: a table costs more than three charts, and nobody reads it while it moves
 CHART_HEIGHT = "max(380px, 44vh)"
 WORDS_PX = 272  # what the curves say, in four sentences
