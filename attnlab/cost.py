@@ -73,6 +73,11 @@ def query_bytes(problem: AttentionProblem) -> int:
     return problem.batch * problem.seq_q * problem.heads * problem.head_dim * problem.dtype_bytes
 
 
+def seen_query_bytes(problem: AttentionProblem) -> int:
+    """Bytes of the rows of Q that see a key, and as many of dO: nobody need read the others."""
+    return query_bytes(problem) * (problem.seq_q - problem.blind_rows) // problem.seq_q
+
+
 def key_bytes(problem: AttentionProblem) -> int:
     """Bytes of K, and as many of V, dK and dV: once for each KV head."""
     return problem.batch * problem.seq_kv * problem.kv_heads * problem.head_dim * problem.dtype_bytes
@@ -98,7 +103,7 @@ def min_read_bytes(problem: AttentionProblem) -> int:
 
     Rows that see nothing, and keys that no window reaches, need not be read.
     """
-    q = query_bytes(problem) * (problem.seq_q - problem.blind_rows) // problem.seq_q
+    q = seen_query_bytes(problem)
     first, last = problem.visible(problem.blind_rows), problem.visible(problem.seq_q - 1)
     k = key_bytes(problem) * (last.stop - first.start) // problem.seq_kv
     return q + 2 * k + (3 * q + 2 * k if problem.backward else 0)

@@ -13,14 +13,14 @@ Source: Williams, Waterman, Patterson, "Roofline", 2009.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlab import cost, hardware
 from attnlab.device import Device
-from attnlab.problem import AttentionProblem
+from attnlab.problem import FORWARD, AttentionProblem
 
-# How far above a measured ceiling the true peak may lie. On an H200 a matrix product reached 700 of 989.5 TFLOP/s and a
-# copy 4.27 of 4.8 TB/s.
+# How far above a measured ceiling the true peak may lie. On an H200 a matrix product reached 779 of 989.5 TFLOP/s and a
+# copy 4.11 of 4.8 TB/s.
 MATMUL_MARGIN = 1.5
 COPY_MARGIN = 1.25
 
@@ -35,11 +35,9 @@ class Floor:
     peak: str
 
     def broken_by(self, ms: float) -> str:
-        """One line when a time in ms lies below the floor, with the rate that it implies; else empty."""
+        """One line when a time in ms, above 0, lies below the floor, with the rate that it implies; else empty."""
         if ms >= self.ms:
             return ""
-        if ms <= 0:
-            return f"impossible: {ms:g} ms for {self.amount:.3g} {self.unit}, above {self.peak} {self.unit}/s"
         rate = self.amount / ms * 1e3
         return f"impossible: implies {rate:,.{0 if rate >= 100 else 1}f} {self.unit}/s, above {self.peak}"
 
@@ -70,19 +68,11 @@ def memory_floor(problem: AttentionProblem, device: Device, l2: str) -> Floor | 
         words = f"{COPY_MARGIN:g} times what a large copy reached here, {device.copy_tbs:.2f} TB/s measured"
     if bandwidth is None:
         return None
-    terabytes = _once_read_bytes(problem) / 1e12
+    once_read_bytes = cost.min_read_bytes(replace(problem, direction=FORWARD))
+    if problem.backward:  # dO; what the backward pass reads again may still be in the cache by then
+        once_read_bytes += cost.seen_query_bytes(problem)
+    terabytes = once_read_bytes / 1e12
     return Floor(terabytes / bandwidth * 1e3, terabytes, "TB", words)
-
-
-def _once_read_bytes(problem: AttentionProblem) -> int:
-    """Inputs that a call cannot do without, each once: what is read again may still be in the cache by then."""
-    rows, keys = problem.seq_q, problem.seq_kv
-    if problem.causal:
-        rows = min(rows, keys)  # those above see no key
-    if problem.window is not None:
-        keys = min(keys, rows + (problem.window - 1) * (1 if problem.causal else 2))
-    queries_bytes = cost.query_bytes(problem) * rows // problem.seq_q * (2 if problem.backward else 1)  # Q, dO
-    return queries_bytes + 2 * cost.key_bytes(problem) * keys // problem.seq_kv
 
 
 def floors(problem: AttentionProblem, device: Device, l2: str) -> tuple[Floor, ...]:
@@ -93,4 +83,6 @@ def floors(problem: AttentionProblem, device: Device, l2: str) -> tuple[Floor, .
 
 def implausible(ms: float, floors: Sequence[Floor]) -> str:
     """One line when nothing can be that fast; empty when it can, or nobody knows."""
+    if ms <= 0:
+        return f"impossible: a time of {ms:g} ms"
     return next((line for floor in floors if (line := floor.broken_by(ms))), "")

@@ -37,9 +37,7 @@ def screened(m: Measurement, device: Device) -> Measurement:
         return m
     limits = floors(m.problem, device, m.l2)
     if not m.samples_ms:
-        if m.device_ms is None or m.device_ms <= 0:
-            return replace(m, status="suspect", reason=f"impossible: reported ok with a time of {m.device_ms} ms")
-        reason = implausible(m.device_ms, limits)
+        reason = "reported ok without a time" if m.device_ms is None else implausible(m.device_ms, limits)
         return replace(m, status="suspect", reason=reason) if reason else m
     impossible, outliers = sort_out(m.samples_ms, limits, m.unused)
     unused = tuple(sorted({*m.unused, *impossible, *outliers}))

@@ -28,8 +28,9 @@ def test_time_below_the_floor_is_impossible():
     assert why(PROBLEM, 1.112, H200) == ""
 
 
-def test_zero_time_is_impossible_and_no_error():
-    assert why(PROBLEM, 0.0, H200).startswith("impossible: 0 ms")
+@pytest.mark.parametrize("device", [H200, CPU, UNKNOWN])
+def test_zero_time_is_impossible_on_any_device(device):
+    assert why(PROBLEM, 0.0, device) == "impossible: a time of 0 ms"
 
 
 def test_causal_problem_counts_visible_pairs_only():
@@ -50,6 +51,12 @@ def test_reading_a_cold_cache_faster_than_the_memory_is_impossible():
 def test_what_the_mask_hides_need_not_be_read():
     few = replace(DECODE, causal=True, window=1024)
     assert memory_floor(few, H200, "cold").ms == pytest.approx(memory_floor(DECODE, H200, "cold").ms / 64, rel=0.01)
+
+
+def test_a_window_without_a_causal_mask_ends_at_the_last_key():
+    """One query stands at the last key: it sees the window - 1 keys before it, and behind it there are none."""
+    both_sides = memory_floor(replace(DECODE, window=1024), H200, "cold")
+    assert both_sides == memory_floor(replace(DECODE, causal=True, window=1024), H200, "cold")
 
 
 def test_a_backward_pass_reads_the_gradient_too_and_nothing_twice():

@@ -63,9 +63,15 @@ def test_nothing_is_impossible_where_no_peak_is_known(device):
     assert screened(point(0.03, 0.031, 0.032), device).ok
 
 
+def test_a_sample_of_no_time_is_impossible_on_any_device_and_makes_no_outliers():
+    m = screened(point(0.0, 2.0, 2.1, 2.2), CPU)
+    assert m.ok and m.unused == (0,) and m.device_ms == 2.1
+
+
 def test_a_median_without_samples_is_judged_too():
     assert "36,650" in screened(point(device_ms=0.03), H200).reason
-    assert "a time of 0.0 ms" in screened(point(device_ms=0.0), CPU).reason
+    assert screened(point(device_ms=0.0), CPU).reason == "impossible: a time of 0 ms"
+    assert screened(point(device_ms=None), CPU).reason == "reported ok without a time"
     assert screened(point(device_ms=2.0), H200) == point(device_ms=2.0)
 
 
