@@ -249,7 +249,8 @@ def predict_ms(problem: AttentionProblem, path: str, known: Iterable[Measurement
         # Where the last point may be all launch and no computing; on a CPU nothing tells.
         overhead = launch_bound or device_kind == "cpu"
         return max(last_ms, min(proportional_ms, slow_ms)) if overhead else proportional_ms
-    slope = max((last_ms - timed[-2][1]) / (last_flops - timed[-2][0]), 0.0)
+    more_flops = last_flops - timed[-2][0]  # none where a window leaves one query the same keys at every length
+    slope = max((last_ms - timed[-2][1]) / more_flops, 0.0) if more_flops else 0.0
     lowest_ms = last_ms if launch_bound else proportional_ms / 2
     return min(max(last_ms + slope * (flops - last_flops), lowest_ms), 2 * proportional_ms)
 

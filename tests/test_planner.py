@@ -149,6 +149,12 @@ def test_what_a_window_hides_is_work_for_standard_and_none_for_flash():
         assert expected_ms == pytest.approx(10.0 * times, rel=0.1)
 
 
+def test_a_window_that_leaves_one_query_the_same_keys_at_every_length_is_the_same_work():
+    decoding = Sweep(problem=replace(problem_at(1024), causal=True, window=64), seqs=(256, 512, 1024), seq_q=1)
+    known = [point(decoding.at(seq), "flash", ms) for seq, ms in ((256, 0.02), (512, 0.03))]
+    assert predict_ms(decoding.at(1024), "flash", known, "cuda") == pytest.approx(0.03)
+
+
 def test_a_far_point_is_predicted_in_proportion():
     known = [point(problem_at(2048), "standard", 2.7), point(problem_at(4096), "standard", 12.0)]
     assert predict_ms(problem_at(65_536), "standard", known, "cuda") == pytest.approx(12.0 * 256)
