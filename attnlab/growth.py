@@ -6,8 +6,9 @@ All of it is read off the measured points, in log-log space, where a power of th
     crossover   the sequence length from which a path is faster than standard
     plateau     the sequence length from which the speed-up grows no more, with the rates measured there
 
-Each comes with an interval from the points' own intervals. No point whose time is the host's launch cost is used for time,
-and none that is not `ok`. No law is assumed: that attention does s² work is not an input here.
+The first two come with an interval, which holds the points' own; the third is told only where those are narrow enough. No
+launch-bound point is used for time, and none that is not `ok`. The fits assume no law: that attention does s² work is no
+input of theirs, and only explains a plateau.
 """
 
 from __future__ import annotations
@@ -177,9 +178,6 @@ def _pairs(run: Run, path: str) -> tuple[list[_Pair], list[int]]:
         else:
             pairs.append(_Pair(seq, standard, other))
     return pairs, launch_bound
-
-
-CROSSOVERS = ("crossover", "faster", "slower", "even", "reversed", "launch-bound", "unknown")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,12 @@
-"""The median of samples and a 95 % interval of it, without assuming anything about their distribution.
+"""The median of samples and a 95 % interval of it, without assuming anything about the shape of their distribution.
 
 The interval runs between two order statistics: the number of samples below the true median is binomial(n, 1/2), so
 [x(k), x(n+1-k)] covers it with probability 1 - 2·P(Bin(n, 1/2) < k) (David & Nagaraja, Order Statistics, 3rd ed., 7.1).
 Below 6 samples no such pair reaches 95 %, and the interval is the range of the samples.
+
+It holds for independent samples whose number was chosen beforehand. Sampling that stops as soon as the interval is narrow
+covers a little less (normal noise of 1 to 5 %, stopped at a half width of 1 %, simulated: 91 to 97 %), and what differs
+from one run to the next, such as the card's temperature, is not in it at all.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ def order_rank(n: int) -> int:
     tail, total, k = 0, 2**n, 0
     while True:
         tail += math.comb(n, k)
-        if 2 * tail > (1 - CONFIDENCE) * total:
+        if 2 * tail / total > 1 - CONFIDENCE:  # whole numbers: 2^n is no float from n = 1,024 on
             return max(k, 1)
         k += 1
 

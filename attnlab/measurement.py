@@ -38,7 +38,7 @@ class Measurement:
     provider: str = ""  # what really ran: package, version, kernel
     reason: str = ""  # one plain line: what happened and what to do; empty for `ok`
     phase: str = "quick"  # the pass it comes from: quick or refined
-    device_ms: float | None = None  # median time on the device of one call, launch cost excluded, L2 cold
+    device_ms: float | None = None  # median time on the device of one call, launch cost excluded, L2 as `l2` says
     device_ms_low: float | None = None  # 95 % interval of that median; with fewer than 6 samples their range
     device_ms_high: float | None = None
     samples: int = 0
@@ -62,7 +62,7 @@ class Measurement:
     clock_mhz: float | None = None  # median of the multiprocessors' clock while the samples ran
     clock_mhz_low: float | None = None
     clock_mhz_high: float | None = None
-    power_w: float | None = None  # mean
+    power_w: float | None = None  # mean of the readings; see nvml.Reading
     temperature_c: float | None = None  # highest
     throttle: tuple[str, ...] = ()  # reasons the driver gave for a lower clock
     launch_bound: bool = False  # the host launches more slowly than the device computes

@@ -41,7 +41,7 @@ class Reading:
     total_bytes: int | None = None
     used_bytes: int | None = None  # by every process on the card
     clock_mhz: float | None = None  # of the multiprocessors
-    power_w: float | None = None
+    power_w: float | None = None  # since Ampere, but for GA100, the driver's mean over the last second
     temperature_c: float | None = None
     throttle: tuple[str, ...] = ()  # why the clock is lower than it could be
 
@@ -130,7 +130,7 @@ def gpu_visible() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
     with _nvml() as nvml:
-        return nvml is not None and nvml.nvmlDeviceGetCount() > 0
+        return nvml is not None and bool(_ask(nvml, nvml.nvmlDeviceGetCount))
 
 
 @contextmanager

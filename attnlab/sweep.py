@@ -27,7 +27,7 @@ class Sweep:
     seqs       ascending sequence lengths
     seq_q      queries of every point, such as 1 for decoding over a cache of `seq` keys; None: as many as keys
     paths      names from attnlab.paths.PATHS
-    budget_s   seconds the whole run may take; a point predicted not to fit is `skipped`, and a tenth goes to refinement
+    budget_s   seconds the whole run may take; a point predicted not to fit is `skipped`
     try_oom    try a point that is predicted to run out of memory (device only; host memory is never tried)
     refine     narrow the intervals after the quick pass
     precision  half of an interval over its median at which a point is sharp enough: 0.01 is "within 1 %"

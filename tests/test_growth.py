@@ -53,7 +53,6 @@ def test_a_power_is_found_again(exponent, coefficient):
     fit = growth.growth(run_of({"standard": powers(exponent, coefficient)}), "standard", "time")
     assert (fit.path, fit.quantity, fit.first_seq, fit.last_seq) == ("standard", "time", 128, 4096)
     assert fit.exponent == pytest.approx(exponent, abs=1e-6)
-    assert fit.low <= fit.exponent <= fit.high
     assert fit.high - fit.low < 1e-6
     assert fit.at(1000) == pytest.approx(coefficient * 1000**exponent, rel=1e-5)
 
@@ -153,7 +152,6 @@ def test_every_answer_has_its_words(ratios, kind, words):
     flash = [None if r is None else 1 / r for r in ratios]
     found = growth.crossover(run_of({"standard": standard, "flash": flash}, spread=0.01), "flash")
     assert (found.kind, found.text) == (kind, words)
-    assert found.kind in growth.CROSSOVERS
     assert (found.seq is None) == (kind not in ("crossover", "reversed"))
 
 

@@ -16,6 +16,10 @@ def test_rank(n, rank):
     assert order_rank(n) == rank
 
 
+def test_the_rank_of_many_samples_needs_no_float_of_2_to_the_n():
+    assert order_rank(2000) == pytest.approx(1000 - 1.96 * 2000**0.5 / 2, abs=1)
+
+
 def test_few_samples_give_their_range():
     assert median_interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
 

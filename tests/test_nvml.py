@@ -30,10 +30,9 @@ class FakeNvml(SimpleNamespace):
         self.open -= 1
 
     def nvmlDeviceGetCount(self):
+        if self.cards == ["lost"]:
+            raise FakeError("GPU is lost")
         return len(self.cards)
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        return self.cards[index]
 
     def nvmlDeviceGetHandleByUUID(self, uuid):
         for card in self.cards:
@@ -144,14 +143,19 @@ def test_gpu_visible(nvml, monkeypatch):
     assert nvml_module.gpu_visible()
     nvml()
     assert not nvml_module.gpu_visible()
+    nvml("lost")
+    assert not nvml_module.gpu_visible()
 
 
 def test_a_watch_reads_the_right_card_until_its_block_ends(nvml):
     nvml(VIRTUAL, H200)
     with nvml_module.Watch("12ab", every_s=0.001) as watch:
-        while len(watch.readings) < 3:
+        for _ in range(5000):
+            if len(watch.readings) >= 3:
+                break
             time.sleep(0.001)
     taken = len(watch.readings)
+    assert taken >= 3
     assert {r.uuid for r in watch.readings} == {"GPU-12ab"}
     time.sleep(0.01)
     assert len(watch.readings) == taken

@@ -164,7 +164,6 @@ def test_a_hot_cache_is_faster_than_a_cold_one_where_the_data_fit():
     x = torch.randn(torch.cuda.get_device_properties(0).L2_cache_size // 16, device="cuda:0")
     timer, cold = sampled(lambda: x.sum(), "cold")
     _, hot = sampled(lambda: x.sum(), "hot")
-    assert timer.flush_bytes >= timer.l2_bytes
     assert statistics.median(hot.counting()) < 0.8 * statistics.median(cold.counting())
     assert "hot L2" in timer.clock("hot") and "cold L2" in timer.clock("cold")
 

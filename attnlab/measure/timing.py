@@ -6,14 +6,14 @@ So a sleep kernel goes first, and while it runs the host queues many samples beh
     flush the L2 cache (unless it shall be hot) · start event · the call · end event
 
 A sample counts when its start event had not been reached by the time its end event was queued: then launch cost cannot
-be inside it. (triton.testing.do_bench leaves out the sleep; below some 50 µs it then times the host.) What a pair of
-events spans beside the kernel between them, some 3 µs, is measured once and subtracted: an empty kernel, timed with events
-and by the profiler.
+be inside it. (triton.testing.do_bench leaves out the sleep; where a call is launched more slowly than it runs, it times the
+host.) What a pair of events spans beside the kernel between them, some 3 µs, is measured once and subtracted: an empty
+kernel, timed with events and by the profiler.
 
 Two more clocks beside it: the same call captured once as a CUDA graph and replayed, timed in the same way, which is what
 a launch-bound caller can reach; and wall-clock time, synchronise, call, synchronise, which is what every quick script
 reads. While samples run a thread watches the card's clock, power and temperature; samples between which the clock moved
-are taken anew, a bounded number of times.
+are taken anew, a bounded number of times, and those on the way to the level where the times stay do not count.
 
 On a CPU there is nothing to queue: samples are host time around the call, caches as the previous call left them.
 """
@@ -129,8 +129,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Stop:
-    """When sampling ends: the interval is within `target` and there are `wanted` samples, or `budget_s` is used up, but never
-    before `min_samples`."""
+    """When sampling ends: the interval is within `target` and there are `wanted` samples, or `budget_s` is used up, but not
+    before `min_samples` count, unless as many were taken in vain and, while there is time, SPARE_SAMPLES more."""
 
     budget_s: float
     min_samples: int

@@ -89,7 +89,9 @@ CONFIG = {
     "reserved_mib": number("Reserved MiB", help="What PyTorch's allocator held then, its cache included"),
     "used_mib": number("In use MiB", help="On the whole device, by the driver; of the worker on a CPU"),
     "error": number("Error", 2, help="Relative error of sampled rows against float64"),
-    "standard_error": number("Error of standard", 2, help="The same of standard attention in this dtype, on these rows"),
+    "standard_error": number(
+        "Error of standard", 2, help="The same of standard attention in this dtype, on these rows"
+    ),
     "tflops": number("TFLOP/s", 3, help="By the exact count of the work, mask included"),
     "dense_tflops": number("TFLOP/s (dense count)", 3, help="As if no pair were masked; above what was computed"),
     "clock_mhz": number("Clock MHz", help="Median of the multiprocessors' clock while the samples ran"),
