@@ -3,8 +3,9 @@
 FLOPs count the matrix products only, 2 per multiply-add, over the query-key pairs that the mask leaves visible
 (the convention of the FlashAttention papers, Dao 2023, arXiv:2307.08691, section 4, made exact for the mask):
 forward 2 products (QKᵀ, PV), backward 5 (dV, dP, dQ, dK, and QKᵀ once more), so 2.5 times the forward. That last one
-flash computes anew and standard reads back; `recompute_flops` is its share. One count serves all paths of a problem, so
-that their rates can be compared. `flops` counts visible pairs only, `dense_flops` all of them.
+flash computes anew and standard reads back; `recompute_flops` is its share, and no part of what the hardware must do.
+One count serves all paths of a problem, so that their rates can be compared. `flops` counts visible pairs only,
+`dense_flops` all of them.
 
 Bytes come in two kinds: the fewest that any kernel must move (`min_bytes`), and what each operation of the standard path
 moves (`standard_steps`), which is where its time goes.

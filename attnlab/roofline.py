@@ -1,8 +1,8 @@
 """The least time that the hardware needs for a problem, and what it means when a clock shows less.
 
-Two floors: the arithmetic over the dense peak, and, where the cache was cold, what must be read over the bandwidth of the
-memory. (Writing gives no floor: an output that is still in L2 when the clock stops was never written to memory.) A time
-below a floor is no record but an error: a clock stopped too early, a kernel that did not run.
+Two floors: the arithmetic that no kernel can leave out over the dense peak, and, where the cache was cold, what must be
+read over the bandwidth of the memory. (Writing gives no floor: an output that is still in L2 when the clock stops was never
+written to memory.) A time below a floor is no record but an error: a clock stopped too early, a kernel that did not run.
 
 The peak is the data sheet's. On a card that the table does not know it is what a large matrix product and a large copy
 reached there, and since those stay below the true peak, a time is called impossible only well above them.
@@ -43,7 +43,7 @@ class Floor:
 
 
 def compute_floor(problem: AttentionProblem, device: Device) -> Floor | None:
-    """Exact FLOPs over the dense peak; None when no peak is known."""
+    """Exact FLOPs over the dense peak, without those that a kernel spares by keeping the scores; None without a peak."""
     if device.kind != "cuda":
         return None
     peak, words = hardware.dense_peak_tflops(device.name, problem.dtype), f"the dense {problem.dtype} peak of"
@@ -53,7 +53,7 @@ def compute_floor(problem: AttentionProblem, device: Device) -> Floor | None:
         words = f"{MATMUL_MARGIN:g} times what a large matrix product reached here, {measured:,.0f} measured"
     if peak is None:
         return None
-    tflop = cost.flops(problem) / 1e12
+    tflop = (cost.flops(problem) - cost.recompute_flops(problem)) / 1e12
     return Floor(tflop / peak * 1e3, tflop, "TFLOP", words)
 
 

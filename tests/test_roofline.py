@@ -39,6 +39,11 @@ def test_causal_problem_counts_visible_pairs_only():
     assert why(causal, 0.6, H200) == ""
 
 
+def test_a_backward_pass_that_keeps_the_scores_needs_four_products_more():
+    both = replace(PROBLEM, direction=FORWARD_BACKWARD)
+    assert compute_floor(both, H200).ms == pytest.approx(3 * compute_floor(PROBLEM, H200).ms)
+
+
 def test_reading_a_cold_cache_faster_than_the_memory_is_impossible():
     keys_and_values_bytes = 2 * 4 * 65_536 * 32 * 128 * 2
     floor = memory_floor(DECODE, H200, "cold")

@@ -161,7 +161,7 @@ def more_widgets(
                 "Sliding window",
                 step=1,
                 placeholder="none",
-                help="How many keys a query sees at most.",
+                help="Keys at a distance less than this are seen: on both sides, with a causal mask before the query alone.",
                 **tie("window", value=None),
             ),
         }
