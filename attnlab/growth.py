@@ -185,8 +185,8 @@ class Crossover:
     """From where a path is faster than standard, or why that is not known.
 
     kind   crossover     faster from `seq` on, slower before
-           faster        at every sequence measured
-           slower        at every sequence measured: no crossover in this range
+           faster        at every sequence measured, up to the longest where the intervals can tell
+           slower        likewise: no crossover in this range
            even          never apart from standard by more than the intervals
            reversed      slower from `seq` on, faster before
            launch-bound  faster wherever the two can be compared; where that begins, the launch cost hides
@@ -213,22 +213,31 @@ def crossover(run: Run, path: str) -> Crossover:
         kind = "launch-bound" if below and not pairs else "unknown"
         why = f"no crossover can be told: {hidden}" if kind == "launch-bound" else "not enough points for a crossover"
         return Crossover(kind=kind, text=why)
-    whole = f"from {sequence(pairs[0].seq)} to {sequence(pairs[-1].seq)} {path} is"
-    if all(pair.ends[0] <= 1 <= pair.ends[1] for pair in pairs):
+    apart = [pair.seq for pair in pairs if pair.ends[0] > 1 or pair.ends[1] < 1]
+    if not apart:
+        whole = f"from {sequence(pairs[0].seq)} to {sequence(pairs[-1].seq)} {path} is"
         return Crossover(kind="even", text=f"{whole} as fast as {BASELINE}, as far as the samples can tell")
+    # No winner is announced from intervals that overlap.
+    beyond = f"; beyond {sequence(apart[-1])} the samples cannot tell" if apart[-1] < pairs[-1].seq else ""
+    pairs = [pair for pair in pairs if pair.seq <= apart[-1]]
+    start = f"from {sequence(pairs[0].seq)} to" if len(pairs) > 1 else "at"
+    whole = f"{start} {sequence(pairs[-1].seq)} {path} is"
     upward = pairs[-1].speedup > 1
     sign = 1 if upward else -1
     seq = _last_crossing(pairs, lambda pair: sign * math.log(pair.speedup))
     if seq is None and not upward:
-        return Crossover(kind="slower", text=f"{whole} slower than {BASELINE}: no crossover in this range")
+        rest = beyond or ": no crossover in this range"
+        return Crossover(kind="slower", text=f"{whole} slower than {BASELINE}{rest}")
     if seq is None:
-        kind, rest = ("launch-bound", f"; {hidden}") if below else ("faster", ", at every length measured")
+        kind, rest = "faster", beyond or ", at every length measured"
+        if below:
+            kind, rest = "launch-bound", f"{beyond}; {hidden}"
         return Crossover(kind=kind, text=f"{whole} faster than {BASELINE}{rest}")
     ends = [_last_crossing(pairs, lambda pair, n=n: sign * math.log(pair.ends[n])) for n in (1, 0)]
     earliest, latest = ends if upward else reversed(ends)
     between = f" ({sequence(earliest)} to {sequence(latest)})" if earliest and latest and earliest < latest else ""
     word = "faster" if upward else "slower"
-    text = f"from about {sequence(seq)} on{between} {path} is {word} than {BASELINE}"
+    text = f"from about {sequence(seq)} on{between} {path} is {word} than {BASELINE}{beyond}"
     return Crossover(kind="crossover" if upward else "reversed", seq=seq, low=earliest, high=latest, text=text)
 
 

@@ -143,10 +143,18 @@ def test_the_crossing_of_two_powers_is_found_and_bracketed(gain, at):
         ([1.001, 0.999] * 3, "even", "from 128 to 4,096 flash is as fast as standard, as far as the samples can tell"),
         ([2, 2, 2, 2, 0.5, 0.5], "reversed", "from about 1,448 on (1,434 to 1,463) flash is slower than standard"),
         ([0.5, 2, 0.5, 0.5, 2, 2], "crossover", "from about 1,448 on (1,434 to 1,463) flash is faster than standard"),
+        ([0.5] * 4 + [0.9, 1.005], "slower",
+         "from 128 to 2,048 flash is slower than standard; beyond 2,048 the samples cannot tell"),
+        ([0.5] + [1.001, 0.999] * 2 + [1.0], "slower",
+         "at 128 flash is slower than standard; beyond 128 the samples cannot tell"),
+        ([2, 2, 2, 2, 2, 0.995], "faster",
+         "from 128 to 2,048 flash is faster than standard; beyond 2,048 the samples cannot tell"),
+        ([2, 2, 2, 0.5, 0.5, 1.0], "reversed",
+         "from about 724 on (717 to 731) flash is slower than standard; beyond 2,048 the samples cannot tell"),
         ([None, None, 2, None, None, None], "unknown", "not enough points for a crossover"),
         ([None] * 6, "unknown", "not enough points for a crossover"),
     ],
-)
+)  # fmt: skip
 def test_every_answer_has_its_words(ratios, kind, words):
     standard = [None if r is None else 1.0 for r in ratios]
     flash = [None if r is None else 1 / r for r in ratios]
