@@ -3,7 +3,7 @@
 start_app(script, env={}, query="") -> url
     A Streamlit server on 127.0.0.1 that ends with the test; its log is server.log in the test's tmp_path.
 chromium_page
-    A fresh page in headless Chromium. The test fails when a request leaves 127.0.0.1.
+    A fresh page in headless Chromium. The test fails when a request leaves 127.0.0.1, or an error of the page is not caught.
 """
 
 from __future__ import annotations
@@ -135,6 +135,8 @@ def chromium_page(chromium_browser):
     page = context.new_page()
     page.set_default_timeout(60_000)  # a busy machine is no failure
     outside: list[str] = []
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
 
     def see(url: str) -> None:
         parts = urlsplit(url)
@@ -146,3 +148,4 @@ def chromium_page(chromium_browser):
     yield page
     context.close()
     assert outside == [], "requests left this machine"
+    assert errors == [], "the page's own code failed"

@@ -141,7 +141,7 @@ def bars(samples: dict[int, float], path: str, uid: str, name: str, marker: dict
     return {
         "type": "histogram",
         "uid": uid,
-        "x": list(samples.values()) or [None],
+        "x": list(samples.values()),  # not [None], of which Plotly takes the width of a bin, NaN
         "bingroup": "one",
         "nbinsx": 24,
         "marker": marker,
