@@ -59,6 +59,7 @@ PATH_COLORS = {
     "sdpa-efficient": ("#8f6a00", "#f0d04c"),
     "sdpa-math": ("#7d5f4e", "#cdb09c"),
     "compiled": ("#a12c3e", "#ff8a8f"),
+    "flex": ("#0a7d5a", "#7fe3b0"),
     "reference": ("#5f6875", "#b4bcc8"),
 }
 # A second sign beside the colour.
@@ -73,6 +74,7 @@ PATH_SYMBOLS = {
     "sdpa-efficient": "hexagon",
     "sdpa-math": "cross",
     "compiled": "bowtie",
+    "flex": "hourglass",
     "reference": "triangle-right",
 }
 CHROME = {

@@ -105,8 +105,9 @@ class Measurement:
 
     @property
     def interval_ms(self) -> tuple[float, float] | None:
-        """(device_ms_low, device_ms_high), both above 0; None where they are not known."""
-        return (self.device_ms_low, self.device_ms_high) if self.device_ms_low and self.device_ms_high else None
+        """(device_ms_low, device_ms_high), both above 0; None where they are not known: one sample tells nothing of them."""
+        known = self.device_ms_low and self.device_ms_high and self.samples != 1
+        return (self.device_ms_low, self.device_ms_high) if known else None
 
     @property
     def clock_moved(self) -> bool:

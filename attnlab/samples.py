@@ -20,12 +20,17 @@ OUTLIER = 5.0  # times the smallest sample: something else was timed, such as a 
 def sort_out(
     samples_ms: Sequence[float], limits: Sequence[Floor], unused: Collection[int] = ()
 ) -> tuple[dict[int, str], list[int]]:
-    """({place: why} of the impossible ones, places of the outliers), in samples that are not `unused` already."""
+    """({place: why} of the impossible ones, places of the outliers), in samples that are not `unused` already.
+
+    Outliers are few: where as many samples lie far above the smallest as near it, as on a host that shares its cores, nobody
+    knows which of the two the call takes. All count then, and the interval says how far apart they are.
+    """
     candidates = [i for i in range(len(samples_ms)) if i not in unused]
     impossible = {i: why for i in candidates if (why := implausible(samples_ms[i], limits))}
     rest = [i for i in candidates if i not in impossible]
     smallest = min((samples_ms[i] for i in rest), default=0.0)
-    return impossible, [i for i in rest if samples_ms[i] > OUTLIER * smallest]
+    far = [i for i in rest if samples_ms[i] > OUTLIER * smallest]
+    return impossible, far if 2 * len(far) < len(rest) else []
 
 
 def screened(m: Measurement, device: Device) -> Measurement:

@@ -329,7 +329,7 @@ def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
     if m.status in ("fault", "timeout"):
         return False
     if asked.budget_s > measured.budget_s:  # it buys points that were skipped, and narrower intervals
-        return m.status != "skipped" and (m.interval_ms is None or sharp(m, asked.precision))
+        return m.status != "skipped" and (not m.ok or sharp(m, asked.precision))
     if m.foreseen:
         return measured.try_oom or not asked.try_oom
     return True

@@ -93,9 +93,12 @@ class Worker:
             return str(lost)
 
     def probe(self) -> Iterator[bool]:
-        """Tries each path once with the default problem, one for each idle moment."""
+        """Tries each path once with the default problem, one for each idle moment; not those that would compile for seconds,
+        while a visitor may be about to ask for something."""
         problem = default_sweep(self.device.type).problem
         for name in PATHS:
+            if self.bench.trials.paths[name].compiles:
+                continue
             self.send("path", status=self.bench.trials.status(name, problem).to_json())
             yield True
 

@@ -45,6 +45,11 @@ def test_an_interval_has_two_ends_above_0():
     assert point(device_ms_low=0.0, device_ms_high=1.0).interval_ms is None
 
 
+def test_one_sample_has_no_interval():
+    assert point(device_ms_low=1.0, device_ms_high=1.0, samples=1).interval_ms is None
+    assert point(device_ms_low=1.0, device_ms_high=1.0, samples=2).interval_ms == (1.0, 1.0)
+
+
 def test_the_exact_counts_are_filled_in():
     m = Measurement.of(PROBLEM, "flash", "fault", reason="why")
     assert (m.flops, m.min_bytes, m.reason) == (cost.flops(PROBLEM), cost.min_bytes(PROBLEM), "why")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -42,7 +43,8 @@ def probe(problem, device, values):
 
 
 def runnable(trials, problem):
-    found = {name: attention for name in PATHS if (attention := build(trials, name, problem)[0]) is not None}
+    quick = [name for name in PATHS if not trials.paths[name].compiles]  # the others have tests of their own
+    found = {name: attention for name in quick if (attention := build(trials, name, problem)[0]) is not None}
     assert "standard" in found
     return found
 
@@ -293,3 +295,40 @@ def test_f04_nothing_runs_as_math_under_a_flash_name(trials_of):
         assert build(trials, name, problem)[1], name
     verdict = trials.verdict("sdpa-math", problem, silent)
     assert verdict.reason == "" and "flash" not in verdict.provider
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["compiled", "flex"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head_dim": 80},
+        {"causal": True, "seq_q": 96, "seq_kv": 200, "kv_heads": 2, "window": 17},
+        {"direction": FORWARD_BACKWARD},
+    ],
+    ids=str,
+)
+def test_what_is_compiled_agrees_with_float64(device, name, changes):
+    path = load(name, torch.device(device))
+    if (status := path.status()).state == "missing":
+        pytest.skip(status.reason)
+    problem = AttentionProblem(**{"batch": 1, "seq_q": 130, "heads": 4, "head_dim": 64, "dtype": "bfloat16", **changes})
+    if reason := path.unsupported(problem):
+        assert reason == "FlexAttention has no backward pass on a CPU" and device == "cpu" and problem.backward
+        return
+    inputs = make_inputs(problem, torch.device(device))
+    exact = truth(problem, *inputs)
+    errors = exact.errors(make_call(path.build(problem), problem, *inputs)())
+    assert judge(errors, exact.standard, problem.dtype) == ""
+
+
+def test_compiling_needs_a_compiler_and_says_which(monkeypatch):
+    monkeypatch.setattr("attnlab.paths.compiled.shutil.which", lambda name: None)
+    status = load("compiled", torch.device("cpu")).status()
+    assert status.state == "missing" and "C++ compiler" in status.reason
+
+
+def test_the_readme_names_every_path():
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## Attention paths")[2].partition("\n## ")[0]
+    assert [name for name in PATHS if f"`{name}`" not in table and not name.startswith("faulty")] == []

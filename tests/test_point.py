@@ -85,6 +85,27 @@ def test_a_compilation_inside_the_clock_is_kept_out_of_the_median(bench):
     assert any("outlier" in note for note in m.notes)
 
 
+def test_a_compiled_path_says_that_it_compiles_and_its_first_call_holds_it(bench):
+    if bench.trials.paths["compiled"].status().state == "missing":
+        pytest.skip("no compiler here")
+    said = []
+    problem = AttentionProblem(batch=1, seq_q=64, heads=2, head_dim=32, dtype="float32")
+
+    def say(event, **fields):
+        said.append((event, fields.get("text", "")))
+        if event == "measurement":
+            said.append(
+                ("first_call_s", fields["measurement"]["first_call_s"] > fields["measurement"]["wall_ms"] / 1e3)
+            )
+
+    bench.step(problem, ["compiled"], phase="quick", stop=Stop(0.05, 3, 0.01), check=lambda: None, say=say)
+    events = [event for event, _ in said]
+    assert events == ["started", "compiling", "compiling", "running", "measurement", "first_call_s"]
+    assert said[2][1] == "compiling compiled for sequence 64" and said[-1][1]
+    bench.step(problem, ["compiled"], phase="refined", stop=Stop(0.05, 3, 0.01), check=lambda: None, say=say)
+    assert [event for event, _ in said[6:]] == ["started", "running", "measurement", "first_call_s"]
+
+
 def test_samples_of_two_visits_are_one_series(bench):
     quick = visit(bench, CPU_PROBLEM, ["flash"])["flash"]
     refined = visit(bench, CPU_PROBLEM, ["flash"], phase="refined", min_samples=len(quick.samples_ms) + 4)["flash"]

@@ -92,14 +92,18 @@ class Bench:
                         "measurement", measurement=replace(point, status="unsupported", reason=verdict.reason).to_json()
                     )
                     continue
-                say("running", path=name)
                 if inputs is None:
                     inputs = make_inputs(problem, self.device)
                 if exact is None and (name, problem) not in self._known:
                     exact = truth(problem, *inputs)
                 check()
                 call = make_call(verdict.path.build(problem), problem, *inputs)
-                point = self._measure(point, call, exact, stop, check, verdict.seconds, l2)
+                compile_s = 0.0
+                if verdict.path.compiles and (name, problem) not in self._known:
+                    say("compiling", path=name, text=f"compiling {name} for sequence {problem.seq_kv:,}")
+                    compile_s = self.timer.timed_call(call)[1]  # apart, or its memory would be in the peak of a call
+                say("running", path=name)
+                point = self._measure(point, call, exact, stop, check, verdict.seconds + compile_s, l2)
             except torch.OutOfMemoryError as error:
                 point = replace(point, status="oom", reason=out_of_memory(error))
             except DeviceLost as lost:

@@ -15,6 +15,7 @@ import importlib.metadata
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -33,6 +34,8 @@ class Path:
 
     name: str
     device: torch.device
+
+    compiles: ClassVar[bool] = False  # anew for every shape, for seconds
 
     def status(self) -> PathStatus:
         return PathStatus(name=self.name, state="ready", provider=self.provider)
