@@ -519,8 +519,11 @@ class Lab:
             if self._active:
                 self._update(self._active, device=device)
         self.store.remember_device(self.worker_command, device, self._worker.paths)
-        if self._job is not None:
-            self.store.start(self._job.run_id, device)
+        if (job := self._job) is not None:
+            self.store.start(job.run_id, device)
+            if job.step is not None:  # it waited behind the ceilings, which may have waited for the device
+                job.resume()
+                self._set_alarm(job.limit_s, self._on_time_limit)
 
     def _disown_answers(self, device: Device) -> None:
         """Answers given before the worker was there, from another device or other versions, say so."""
@@ -540,7 +543,10 @@ class Lab:
             self.store.remember_device(self.worker_command, self._worker.device, paths)
 
     def _on_waiting(self, message: dict[str, Any]) -> None:
-        if (job := self._current(message)) and self._is_active(job.run_id):
+        job = (
+            self._job if message.get("id") is None else self._current(message)
+        )  # None: while it would measure ceilings
+        if job is not None and self._is_active(job.run_id):
             job.pause()
             self._alarm = None  # another process measures; that may take as long as it likes
             self._say(job.run_id, str(message["text"]))

@@ -1,7 +1,7 @@
 """What to measure next in a sweep: a step for the worker, points that are not worth trying, or nothing more.
 
 A quick pass goes from short to long so that the whole curve is there early; then refinement narrows the intervals that
-are still too wide, longest points first. The planner sees what is measured, the time used and the memory free. Of what
+are still too wide, dearest points first. The planner sees what is measured, the time used and the memory free. Of what
 was tried it keeps no record of its own, so a step that a dying worker left half done is simply planned again without the
 point that is to blame; all it remembers is when the quick pass was over, which bounds the refinement.
 """

@@ -48,7 +48,8 @@ def compute_floor(problem: AttentionProblem, device: Device) -> Floor | None:
         return None
     peak, words = hardware.dense_peak_tflops(device.name, problem.dtype), f"the dense {problem.dtype} peak of"
     words = f"{words} {device.name}, {peak:,.10g}" if peak else ""
-    if peak is None and (measured := dict(device.matmul_tflops).get(problem.dtype)):
+    measured = dict(device.matmul_tflops).get(problem.dtype, 0.0)
+    if measured > (peak or 0.0):  # of an unknown card, or of one that clocks higher than its data sheet reckons
         peak = MATMUL_MARGIN * measured
         words = f"{MATMUL_MARGIN:g} times what a large matrix product reached here, {measured:,.0f} measured"
     if peak is None:

@@ -186,6 +186,9 @@ def main() -> None:
         command = commands.get()
         if command["do"] == "ceilings":
             if "matmul_tflops" not in command:
+                if MODE.get("ceilings_wait_s"):
+                    say("waiting", id=None, text="another program measures on this device")
+                    time.sleep(MODE["ceilings_wait_s"])
                 say(
                     "ceilings",
                     matmul_tflops=[["bfloat16", 700.0], ["float32", 50.0]],

@@ -591,3 +591,9 @@ def test_the_worker_module_is_found_from_any_directory(tmp_path, monkeypatch):
         assert ready(lab).text.endswith("found")
     finally:
         lab.close()
+
+
+def test_a_step_behind_ceilings_that_wait_for_the_device_is_not_a_timeout(make_lab):
+    """Two servers on a card that neither knows yet: the second one's worker waits with its ceilings, longer than a limit."""
+    run = result(make_lab(ceilings_wait_s=1.5, limits={"time_limit_s": 0.5}))
+    assert {m.status for m in run.measurements} == {"ok"}

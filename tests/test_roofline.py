@@ -81,5 +81,11 @@ def test_an_unknown_card_is_held_to_well_above_what_was_measured_on_it():
     assert "4.00 TB/s measured" in why(DECODE, 0.7, MEASURED)
 
 
+def test_a_card_that_beats_its_data_sheet_is_held_to_what_it_reaches():
+    overclocked = replace(H200, matmul_tflops=(("bfloat16", 1050.0),))
+    assert why(PROBLEM, 1.05, overclocked) == ""  # 1,047 TFLOP/s
+    assert "1,050 measured" in why(PROBLEM, 0.5, overclocked)
+
+
 def test_card_without_bfloat16_has_no_floor_for_it():
     assert compute_floor(PROBLEM, replace(H200, name="Tesla T4")) is None

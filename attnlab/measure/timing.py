@@ -20,6 +20,7 @@ On a CPU there is nothing to queue: samples are host time around the call, cache
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
@@ -114,7 +115,7 @@ class Series:
         without = {*self.unused, *impossible, *outliers}
         places = [i for i in range(len(self.samples_ms)) if i not in without]
         third = len(places) // 3
-        if third < 3:
+        if third < 4:  # of 8 samples without a drift 4 lie apart from the other 4 in 3 cases of 100
             return
         first, last = ([self.samples_ms[i] for i in part] for part in (places[:third], places[-third:]))
         apart = max(first) < min(last) or min(first) > max(last)
@@ -203,6 +204,7 @@ class CudaTimer:
         self._uuid = str(torch.cuda.get_device_properties(device).uuid)
         self.l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
         self.flush_bytes = max(FLUSH_FACTOR * self.l2_bytes, SMALLEST_FLUSH_BYTES)
+        self._capturing = torch.cuda.Stream(device)  # one for all graphs: each stream takes a workspace of its own
         self._flush = torch.empty(self.flush_bytes, dtype=torch.int8, device=device)
         self._cycles_per_ms = self._calibrate_sleep()
         self.beside_ms = dict.fromkeys(self.l2_modes, 0.0)
@@ -271,6 +273,9 @@ class CudaTimer:
 
     def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
         started = time.perf_counter()
+        if series.unfilled:  # what had to count then need not now
+            series.drop(LATE)
+            series.unfilled = False
         earlier, series.readings = series.conditions, []
         torch.cuda._sleep(int(FIRST_SLEEP_MS * self._cycles_per_ms))  # the first look at the card finds it working
         with nvml.Watch(self._uuid, readings=series.readings):
@@ -279,9 +284,9 @@ class CudaTimer:
                 seen, over = series.conditions, time.perf_counter() - started >= stop.budget_s
                 if retry == RETRIES or over or not clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):
                     break
-                series.drop(MOVED)
-                earlier = nvml.Conditions()
                 time.sleep(SETTLE_S)
+                series.drop(MOVED)  # with what was read of the card at rest
+                earlier = nvml.Conditions()
         if len(series.counting(limits)) < stop.min_samples:
             series.count_late()
 
@@ -314,7 +319,7 @@ class CudaTimer:
         if count <= 0 or series.no_graph:
             return
         check()
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
+        graph, stream = torch.cuda.CUDAGraph(), self._capturing
         stream.wait_stream(torch.cuda.current_stream(self.device))
         try:
             # By hand: torch.cuda.graph would empty the allocator's cache first, and the next point would pay for it.
@@ -322,8 +327,11 @@ class CudaTimer:
                 graph.capture_begin()
                 try:
                     call()
-                finally:
-                    graph.capture_end()
+                except Exception:
+                    with contextlib.suppress(RuntimeError):  # that nothing was captured; the reason is the first error
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
         except Exception as error:  # whatever a library raises for a call that it cannot capture is its answer
             series.no_graph = f"no CUDA graph: {first_line(error)}"
             # The generator was told that it is captured, and would refuse to draw for ever.
@@ -332,7 +340,8 @@ class CudaTimer:
             return
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph.replay()  # the first replay uploads it
-        series.graphs_ms += self._batch(graph.replay, count, 0.5, l2)[0]
+        times_ms, _, in_time = self._batch(graph.replay, count, 0.5, l2)
+        series.graphs_ms += [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
 
 
 def clock_range(earlier: nvml.Conditions, now: nvml.Conditions) -> tuple[float | None, float | None]:
