@@ -26,7 +26,7 @@ LIMIT_MS = 180_000
 def drawn(page: Page) -> None:
     """Waits until all three charts and the table are there."""
     page.wait_for_function("document.querySelectorAll('.attnlab-chart .main-svg').length >= 3", timeout=LIMIT_MS)
-    page.get_by_test_id("stDataFrame").wait_for(timeout=LIMIT_MS)
+    page.get_by_test_id("stDataFrame").first.wait_for(timeout=LIMIT_MS)
     page.wait_for_timeout(1500)
 
 

@@ -14,7 +14,7 @@ from attnlab import figures
 from attnlab.command_line import command_line
 from attnlab.run import Run, Snapshot
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, controls, headline, link, onepoint, points, shell, status, text
+from attnlab.ui import chart, controls, headline, link, onepoint, points, rungs, shell, status, text
 
 CHARTS_EVERY_S = 0.25
 FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
@@ -213,7 +213,10 @@ def closer() -> None:
 
 @st.fragment(run_every=TABLE_EVERY_S if not painted or (active and not replaying) else None)
 def details() -> None:
-    run = shown(look())
+    snapshot = look()
+    run = shown(snapshot)
+    if painted:
+        rungs.table(run, headline.picked(run.sweep.seqs), () if replaying else snapshot.worker.paths)
     st.caption(f"Every point of the run{' · ' + text.escape(run.mark) if run.mark else ''}")
     if not painted:  # the browser would fetch and run 2.5 MB for what follows before it shows a single slider
         if state["painted"]:

@@ -83,7 +83,7 @@ def sentence(page):
 
 
 def table(page):
-    return page.dataframe[0].value
+    return page.dataframe[1].value
 
 
 def figure(page, key):
@@ -456,6 +456,16 @@ def test_an_old_click_that_comes_late_is_no_new_one(monkeypatch):
     assert heard == [("flash", 128), None, None, ("flash", 512)]
 
 
+def test_the_ladder_has_every_path_fastest_first_and_says_why_one_is_missing(open_page):
+    page = until(open_page(fake={"missing": ["flash-attn-3"]}), measured)
+    ladder = page.dataframe[0].value
+    assert set(ladder["path"]) == set(PATHS)
+    assert list(ladder["path"][:2]) == ["flash", "standard"] and list(ladder["place"][:2]) == [1, 2]
+    notes = dict(zip(ladder["path"], ladder["note"], strict=True))
+    assert "missing: not here" in notes["flash-attn-3"] and "tick it" in notes["sdpa-math"]
+    assert any("fastest first" in said.value for said in page.caption)
+
+
 def test_the_table_has_the_clocks_and_marks_one_that_moved(open_page):
     page = until(open_page(TINY, fake={"throttle_at": ["standard", 128]}), measured)
     rows = table(page).set_index(["path", "seq"])
@@ -586,7 +596,7 @@ while not page.main.markdown[1].value.startswith("Measured"):
     time.sleep(0.1)
     page.run()
 page.run()
-assert not page.exception and len(page.dataframe[0].value) == 4
+assert not page.exception and len(page.dataframe[1].value) == 4
 print("torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=ROOT)

@@ -240,7 +240,7 @@ def test_every_message_is_sent_whole(chromium_page, fake_app):
     page.on("websocket", lambda socket: socket.on("framereceived", see))
     page.goto(fake_app())
     status_is(page, "Measured")
-    page.get_by_test_id("stDataFrame").wait_for()
+    page.get_by_test_id("stDataFrame").first.wait_for()
     for live in ("false", "true"):  # runs the page again, with equal charts and an equal table
         page.locator(".st-key-live label").click()
         page.wait_for_url(re.compile("live=false") if live == "false" else re.compile("^((?!live=).)*$"))

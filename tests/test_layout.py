@@ -21,6 +21,7 @@ FACTS = {
     "interval",
     "samples",
     "growth",
+    "ladder",
     "protocol",
     "paths",
     "sweep",

@@ -28,7 +28,8 @@ DEVICE = Device(kind="cpu", name="a CPU", uuid="u", total_bytes=1 << 34, free_by
 
 
 def point(path: str, seq: int, ms: float | None = 1.5, status: str = "ok", **more) -> Measurement:
-    return Measurement(problem=PROBLEM.at_seq(seq), path=path, status=status, device_ms=ms, **more)
+    values = dict(device_ms=ms, device_ms_low=ms, device_ms_high=ms, samples=10 if ms else 0) | more
+    return Measurement(problem=PROBLEM.at_seq(seq), path=path, status=status, **values)
 
 
 def finished(store: Store, run_id: str, sweep: Sweep = SWEEP, *, device: Device = DEVICE, created: str = "", **points):
@@ -152,6 +153,12 @@ def test_a_point_that_was_not_tried_answers_only_who_would_not_try_it_either(sto
 
 def test_a_wide_interval_does_not_answer_a_larger_budget(store):
     finished(store, "r1", standard_128=point("standard", 128, 1.0, device_ms_low=0.9, device_ms_high=1.1))
+    assert store.find_answer(SWEEP, DEVICE.key) is not None
+    assert store.find_answer(replace(SWEEP, budget_s=SWEEP.budget_s * 2), DEVICE.key) is None
+
+
+def test_a_time_of_one_sample_does_not_answer_a_larger_budget(store):
+    finished(store, "r1", standard_128=point("standard", 128, 1.0, samples=1))
     assert store.find_answer(SWEEP, DEVICE.key) is not None
     assert store.find_answer(replace(SWEEP, budget_s=SWEEP.budget_s * 2), DEVICE.key) is None
 

@@ -54,11 +54,16 @@ def figures(run: Run, picked_seq: int) -> None:
         )
 
 
+def picked(seqs: tuple[int, ...]) -> int:
+    """The sequence length that the visitor compares at: chosen last, or in the link, or the middle one."""
+    return link.adopt("picked_seq", {str(seq): seq for seq in seqs}, seqs[len(seqs) // 2])
+
+
 def picker(seqs: tuple[int, ...]) -> int:
     """The sequence length to compare at; a link holds it. The middle one until the visitor has chosen."""
-    at_first = link.adopt("picked_seq", {str(seq): seq for seq in seqs}, seqs[len(seqs) // 2])
+    at_first = picked(seqs)
     key = f"picked_seq of {seqs}"  # one widget a list: the browser keeps showing the old list's choice otherwise
-    picked = st.selectbox(
+    chosen = st.selectbox(
         "Compare at",
         seqs,
         seqs.index(at_first),
@@ -67,9 +72,9 @@ def picker(seqs: tuple[int, ...]) -> int:
         label_visibility="collapsed",
         width=190,
     )
-    if picked != at_first:
-        link.publish("picked_seq", picked, str(picked))
-    return picked
+    if chosen != at_first:
+        link.publish("picked_seq", chosen, str(chosen))
+    return chosen
 
 
 def clock() -> str:

@@ -1,0 +1,67 @@
+"""The ladder as a table: every path at one sequence length, fastest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import streamlit as st
+
+from attnlab import units
+from attnlab.device import PathStatus
+from attnlab.ladder import ladder
+from attnlab.run import Run
+from attnlab.ui.points import ROW_PX, mib, number
+from attnlab.ui.text import escape
+
+TEXTS = ("path", "ran", "note")
+
+
+def table(run: Run, seq: int, statuses: Iterable[PathStatus]) -> None:
+    """Draws the ladder at `seq`; always a row for every path, so nothing moves while points arrive."""
+    import pandas as pd  # half a second that the first paint need not wait for
+
+    rungs = ladder(run, seq, statuses)
+    slowest_ms = max((r.measurement.device_ms for r in rungs if r.place), default=None)
+    rows: list[dict[str, Any]] = []
+    for rung in rungs:
+        m = rung.measurement if rung.place else None
+        rows.append(
+            {
+                "place": rung.place,
+                "path": rung.path,
+                "device_ms": m and m.device_ms,
+                "share": m and m.device_ms / slowest_ms,
+                "speedup": rung.speedup,
+                "peak_mib": mib(m.peak_bytes) if m else None,
+                "error": m and m.error,
+                "ran": m.provider if m else "",
+                "note": rung.note,
+            }
+        )
+    data = pd.DataFrame(rows, columns=list(CONFIG))
+    types = {name: "string" if name in TEXTS else "Float64" for name in CONFIG} | {"place": "Int64"}
+    mark = f" · {escape(run.mark)}" if run.mark else ""
+    st.caption(f"Every path at sequence {units.sequence(seq)}, fastest first{mark}")
+    st.dataframe(
+        data.astype(types),
+        key="ladder",
+        hide_index=True,
+        height=ROW_PX * (len(rows) + 1) + 3,
+        column_config=CONFIG,
+        placeholder="–",
+        alt=f"Every path at sequence {units.sequence(seq)}, fastest first{', ' + run.mark if run.mark else ''}",
+    )
+
+
+CONFIG = {
+    "place": st.column_config.NumberColumn("#", pinned=True, width=40),
+    "path": st.column_config.TextColumn("Path", pinned=True, width=130),
+    "device_ms": number("Device ms", help="Median time on the device of one call"),
+    "share": st.column_config.ProgressColumn("Of the slowest", min_value=0, max_value=1, format="percent"),
+    "speedup": st.column_config.NumberColumn("× standard", format="%.2f", help="Not where one is launch-bound"),
+    "peak_mib": number("Peak MiB", help="The most memory allocated above the inputs"),
+    "error": number("Error", 2, help="Relative error of sampled rows against float64"),
+    "ran": st.column_config.TextColumn("What ran", width="medium"),
+    "note": st.column_config.TextColumn("Notes, or why there is no number", width="large"),
+}
