@@ -185,7 +185,7 @@ def test_nonsense_in_a_link_gets_one_clear_line(open_page, key, nonsense, legal)
     page = open_page({**TINY, key: nonsense})
     (warning,) = page.warning
     said = warning.value.replace("\\", "")
-    assert "\n" not in said and f"{key} is {nonsense!r}" in said and legal in said
+    assert "\n" not in said and f"{key} is {nonsense!r}" in said and legal in said and "None" not in said
     assert not page.exception
     until(page, lambda page: page.session_state["run_id"])
     page.slider("heads").set_value(3).run()
@@ -415,6 +415,14 @@ def test_an_interval_is_said_in_percent_of_the_median():
     assert said["95 % interval"] == "1.90 ms to 2.10 ms" and said["Its half width"] == "±5.0 %"
     assert said["Clock"] == said["Lowered by"] == said["CUDA graph"] == "–" and said["Samples"] == "30"
     assert dict(onepoint.facts(replace(m, clock_mhz=1900.0, clock_mhz_low=1890.0)))["Lowered by"] == "nothing"
+
+
+def test_places_of_few_samples_are_whole_numbers():
+    m = replace(recorded_run().measurements[0], unused=())
+    steps = [
+        onepoint.in_order(replace(m, samples_ms=(1.0,) * n), m.path)["layout"]["xaxis"].get("dtick") for n in (3, 30)
+    ]
+    assert steps == [1, None], "Plotly would say 1, 2, 2, 3, 3"
 
 
 def test_a_point_without_a_number_has_a_panel_too(open_page):

@@ -125,7 +125,7 @@ def note(sweep: Sweep | None) -> str:
         st.session_state[FAULTS] = []
     return "; ".join(
         f"{fault.key} is {fault.text!r} in the link, legal: {fault.legal}"
-        + (f"; shown instead: {st.session_state[fault.key]}" if fault.key in st.session_state else "")
+        + (f"; shown instead: {shown}" if (shown := st.session_state.get(fault.key)) is not None else "")
         for fault in st.session_state[FAULTS]
     )
 

@@ -118,7 +118,9 @@ def in_order(m: Measurement | None, path: str) -> Figure:
     used, left_out = split(m)
     hollow = f" · ○ {len(left_out)} {LEFT_OUT}" if left_out else ""
     layout = sample_frame(m, "In time order", f"ms{hollow}")
-    layout |= {"xaxis": AXIS | {"nticks": 5, "showgrid": False, "tickformat": "d"}, "yaxis": AXIS | {"nticks": 5}}
+    few = {"dtick": 1} if len(used) + len(left_out) <= 5 else {}  # or there are ticks between whole numbers
+    places = AXIS | {"nticks": 5, "showgrid": False, "tickformat": "d"} | few
+    layout |= {"xaxis": places, "yaxis": AXIS | {"nticks": 5}}
     dots = {"size": 7, "color": color(path)}
     rings = {"size": 9, "color": "var(--attn-page)", "line": {"width": 2, "color": color(path)}}
     data = [dotted(used, "used", "", dots), dotted(left_out, "unused", f"<br>{LEFT_OUT} of the median", rings)]
