@@ -281,12 +281,15 @@ def plateau(run: Run, path: str) -> Plateau | None:
             f"The speed-up still grows at {sequence(last.seq)}, the longest that both managed: {times(last.speedup)}."
         )
         return Plateau(text=text)
-    text = f"{_settled(run, path, top)} {_after(path, top, last)}".rstrip()
+    grew = (
+        f"stops growing at {sequence(top.seq)}" if top is not pairs[0] else f"does not grow from {sequence(top.seq)} on"
+    )
+    text = f"The speed-up {grew}, {_settled(run, path, top)} {_after(path, top, last)}".rstrip()
     return Plateau(seq=top.seq, speedup=top.speedup, text=text)
 
 
 def _settled(run: Run, path: str, pair: _Pair) -> str:
-    """Where the speed-up settles, and how near both paths are to what bounds them there."""
+    """At what the speed-up settles, and how near both paths are to what bounds them there."""
     cuda = run.device is not None and run.device.kind == "cuda"
     peak = hardware.dense_peak_tflops(run.device.name, pair.other.problem.dtype) if cuda else None
     bandwidth = hardware.bandwidth_tbs(run.device.name) if cuda else None
@@ -295,10 +298,7 @@ def _settled(run: Run, path: str, pair: _Pair) -> str:
     why = "" if pair.other.problem.window else f"; the work of both grows as {work}, so only a rate can change it"
     computes = _rates("FLOP/s", _tflops(pair.other)) + _share(_tflops(pair.other), peak, "dense peak")
     moves = _rates("B/s", _tbs(pair.standard)) + _share(_tbs(pair.standard), bandwidth, "bandwidth")
-    return (
-        f"The speed-up stops growing at {sequence(pair.seq)}, at {times(pair.speedup)}:"
-        f" {path} computes {computes}, {BASELINE} moves {moves}{why}."
-    )
+    return f"at {times(pair.speedup)}: {path} computes {computes}, {BASELINE} moves {moves}{why}."
 
 
 def _after(path: str, top: _Pair, last: _Pair) -> str:
@@ -350,7 +350,7 @@ def lines(run: Run) -> tuple[str, ...]:
         crossing, settled = crossover(run, path), plateau(run, path)
         if crossing.kind != "unknown":
             said.append(crossing.text[:1].upper() + crossing.text[1:] + ".")
-        said.append(settled.text if settled else "")
+        said.append(settled.text if settled and crossing.kind != "even" else "")
     return tuple(filter(None, said))
 
 

@@ -246,6 +246,16 @@ def test_the_work_is_told_as_it_is_counted():
     assert "grows as" not in growth.plateau(replace(run, measurements=windowed), "flash").text  # of standard's alone
 
 
+def test_a_speedup_that_never_grew_does_not_stop_growing():
+    text = growth.plateau(speedups(2, 2, 2, 2, 2, 2), "flash").text
+    assert text.startswith("The speed-up does not grow from 128 on, at 2.0×: ")
+
+
+def test_what_is_equally_fast_has_no_speedup_to_tell_of():
+    even = speedups(*[1.001, 0.999] * 3, spread=0.01)
+    assert growth.plateau(even, "flash") is not None and "speed-up" not in " ".join(growth.lines(even))
+
+
 def test_two_points_are_no_plateau():
     assert growth.plateau(speedups(2, 2, 2, seqs=(128, 256, 512), flash=[1, 2, 3]), "flash").seq == 128
     assert growth.plateau(speedups(2, 2, seqs=(128, 256), flash=[1, 2]), "flash") is None
