@@ -175,6 +175,16 @@ def input_bytes(problem: AttentionProblem) -> int:
     return query_bytes(problem) * (2 if problem.backward else 1) + 2 * key_bytes(problem) + mask_bytes(problem)
 
 
+def added_mask_bytes(problem: AttentionProblem, path: str, device_kind: str = "cuda") -> int:
+    """The mask in the dtype of the scores that PyTorch's CPU and math kernels are given, beside the bools it is made of; 0
+    where a path needs no more than these."""
+    by_itself = not problem.masked or (problem.window is None and problem.seq_q == problem.seq_kv)
+    lower_right = device_kind == "cuda" and (path != "sdpa-math" or problem.window is None)
+    if by_itself or lower_right or path in ("standard", "compiled"):
+        return 0
+    return problem.seq_q * problem.seq_kv * problem.dtype_bytes
+
+
 def predicted_peak_bytes(problem: AttentionProblem, path: str, device_kind: str = "cuda") -> int:
     """The most memory one call of `path` allocates above its inputs, by the buffers it must hold at once.
 

@@ -119,14 +119,16 @@ class Planner:
     def _memory_verdict(
         self, problem: AttentionProblem, path: str, known: list[Measurement], free_bytes: int
     ) -> Measurement | None:
-        peak, inputs = cost.predicted_peak_bytes(problem, path, self.device.kind), cost.input_bytes(problem)
+        peak = cost.predicted_peak_bytes(problem, path, self.device.kind)
+        inputs = cost.input_bytes(problem) + cost.added_mask_bytes(problem, path, self.device.kind)
         ran_out = [m.seq for m in known if m.status == "oom" and not m.foreseen]
         usable = free_bytes if self.device.kind == "cuda" else int(free_bytes * HOST_SHARE)
         if ran_out:
             reason = f"predicted, not tried: it ran out of memory at sequence {sequence(min(ran_out))} already"
         elif peak + inputs > usable:
+            what = "inputs and mask" if problem.masked else "inputs"
             reason = (
-                f"predicted, not tried: needs {size(peak)} beside {size(inputs)} of inputs;"
+                f"predicted, not tried: needs {size(peak)} beside {size(inputs)} of {what};"
                 f" {size(usable)} of {self.device.memory_name} can be used"
             )
         else:
@@ -233,7 +235,9 @@ def predict_ms(problem: AttentionProblem, path: str, known: Iterable[Measurement
     A straight line in FLOPs through the two longest points leaves the constant cost of a launch out of the slope. It is
     held between half and twice the time in proportion to the FLOPs; below that only where the launch is the cost.
     """
-    counted = cost.dense_flops if path in WHOLE else cost.flops
+    # A CPU's kernels take a window as a mask, and compute what it hides.
+    whole = path in WHOLE or (device_kind == "cpu" and problem.window is not None)
+    counted = cost.dense_flops if whole else cost.flops
     flops = counted(problem)
     slow_ms = flops / CONSERVATIVE_TFLOPS[device_kind] / 1e9
     timed = sorted(

@@ -155,6 +155,16 @@ def test_a_window_that_leaves_one_query_the_same_keys_at_every_length_is_the_sam
     assert predict_ms(decoding.at(1024), "flash", known, "cuda") == pytest.approx(0.03)
 
 
+def test_on_a_cpu_a_window_is_a_mask_that_takes_memory_and_hides_no_work():
+    windowed = AttentionProblem(batch=1, seq_q=65_536, heads=1, head_dim=32, dtype="float32", window=64)
+    shorter = point(windowed.at_seq(8192), "flash", 10.0)
+    assert predict_ms(windowed.at_seq(16_384), "flash", [shorter], "cpu") == pytest.approx(40.0)
+    planner = Planner(Sweep(problem=windowed, seqs=(65_536,), paths=("flash",), budget_s=1000), CPU)
+    (refused,) = planner.next_step([], 0.0, 16 * GIB).measurements
+    assert refused.foreseen and "of inputs and mask" in refused.reason, "20 GiB of mask do not fit into 16"
+    assert isinstance(planner.next_step([], 0.0, 30 * GIB), Step)
+
+
 def test_a_far_point_is_predicted_in_proportion():
     known = [point(problem_at(2048), "standard", 2.7), point(problem_at(4096), "standard", 12.0)]
     assert predict_ms(problem_at(65_536), "standard", known, "cuda") == pytest.approx(12.0 * 256)
