@@ -1,6 +1,7 @@
 """Makes the pictures of the README from the running page: `python docs/pictures.py`, with Chromium on the PATH.
 
 live-dark.png    the recorded GPU run, as a visitor of any machine can open it
+point.png        one point of it, from close by
 live-light.png   a run measured on this machine, just now
 form.png         the form of that run
 """
@@ -38,6 +39,9 @@ def main() -> None:
             dark.goto(f"{url}/?replay=h200")
             drawn(dark)
             dark.screenshot(path=ROOT / "docs" / "live-dark.png")
+            dark.locator(".st-key-one_point").scroll_into_view_if_needed()
+            dark.wait_for_timeout(1500)
+            dark.locator(".st-key-one_point").screenshot(path=ROOT / "docs" / "point.png")
             light = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
             light.goto(url)
             light.get_by_text("Measured ").first.wait_for(timeout=LIMIT_MS)

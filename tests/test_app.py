@@ -398,7 +398,7 @@ def test_the_panel_shows_the_longest_flash_point_until_another_is_chosen(open_pa
 
     panel["Path"].select("standard")
     panel["Sequence"].select(128).run()
-    assert facts(page)["Samples"].endswith(", 1 left out")
+    assert facts(page)["Samples"].endswith(" + 1 left out")
     assert "1 sample kept out: it says something else" in remarks(page)
     order, bars = figure(page, "point_order"), figure(page, "point_samples")
     hollow = next(trace for trace in order["data"] if trace["uid"] == "unused")

@@ -37,7 +37,7 @@ def sample(clock, stop, check=nothing, series=None, limits=()):
 def test_stops_when_the_interval_is_narrow(monkeypatch):
     clock = Clock(monkeypatch, [0.001] * 100)
     series = sample(clock, Stop(budget_s=10, min_samples=10, target=0.01))
-    assert len(series.samples_ms) == 10 and series.walls_ms[0] == pytest.approx(1.0)
+    assert len(series.samples_ms) == 10 and series.samples_ms[0] == pytest.approx(1.0)
 
 
 def test_goes_on_while_the_interval_is_wide_and_time_is_left(monkeypatch):

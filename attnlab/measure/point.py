@@ -205,7 +205,9 @@ class Bench:
             unused=tuple(sorted(series.unused)),
             l2=l2,
             graph_ms=median(series.graphs_ms) if series.graphs_ms else None,
-            wall_ms=median(series.walls_ms) if series.walls_ms else None,
+            wall_ms=(median(series.walls_ms) if series.walls_ms else None)
+            if cuda
+            else device_ms,  # a host has one clock
             host_ms=host_ms,
             first_call_s=known.first_call_s,
             peak_bytes=known.peak_bytes,

@@ -187,7 +187,6 @@ class HostTimer:
             began = time.perf_counter()
             call()
             series.samples_ms.append((time.perf_counter() - began) * 1e3)
-        series.walls_ms = series.samples_ms
 
     def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
         """A host has no CUDA graphs, and nothing to say about it."""

@@ -200,14 +200,14 @@ def facts(m: Measurement | None) -> list[tuple[str, str]]:
         return []
     low, high = m.interval_ms or (None, None)
     half = f"±{50 * (high - low) / m.device_ms:.1f} %" if low and m.device_ms else UNKNOWN
-    left_out = f", {len(m.unused)} {LEFT_OUT}" if m.unused else ""
+    left_out = f" + {len(m.unused)} {LEFT_OUT}" if m.unused else ""
     watched = m.clock_mhz_low is not None or m.throttle
     return [
         ("Status", STATUS_WORDS[m.status]),
         ("Median", units.ms(m.device_ms)),
         ("95 % interval", f"{units.ms(low)} to {units.ms(high)}" if low else UNKNOWN),
         ("Its half width", half),
-        ("Samples", f"{len(m.samples_ms) or m.samples:,}{left_out}"),
+        ("Samples", f"{m.samples:,}{left_out}"),
         ("CUDA graph", units.ms(m.graph_ms)),
         ("Wall", units.ms(m.wall_ms)),
         ("Host, to launch", units.ms(m.host_ms)),
