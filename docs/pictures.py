@@ -8,6 +8,7 @@ form.png         the form of that run
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -39,12 +40,16 @@ def main() -> None:
             dark.goto(f"{url}/?replay=h200")
             drawn(dark)
             dark.screenshot(path=ROOT / "docs" / "live-dark.png")
+            choice = dark.locator("[class*=st-key-point_seq] input")
+            choice.fill("at 512")
+            choice.press("Enter")
+            dark.wait_for_timeout(3000)
             dark.locator(".st-key-one_point").scroll_into_view_if_needed()
             dark.wait_for_timeout(1500)
             dark.locator(".st-key-one_point").screenshot(path=ROOT / "docs" / "point.png")
             light = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
             light.goto(url)
-            light.get_by_text("Measured ").first.wait_for(timeout=LIMIT_MS)
+            light.locator(".st-key-status p").filter(has_text=re.compile("^Measured ")).first.wait_for(timeout=LIMIT_MS)
             drawn(light)
             light.screenshot(path=ROOT / "docs" / "live-light.png")
             light.get_by_test_id("stSidebar").screenshot(path=ROOT / "docs" / "form.png")

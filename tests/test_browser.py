@@ -310,7 +310,7 @@ def test_the_first_screen_holds_the_sentence_and_the_curves(chromium_page, fake_
     boxes = [chart.bounding_box() for chart in chromium_page.locator(".attnlab-chart").all()[:3]]
     assert len(boxes) == 3
     assert all(box["y"] + box["height"] <= height for box in boxes)
-    sentence = chromium_page.get_by_test_id("stHtml").locator("p")
+    sentence = chromium_page.get_by_test_id("stHtml").locator("p").first
     assert sentence.bounding_box()["y"] > 0 and "flash is" in sentence.inner_text()
     overflow = "document.querySelector('[data-testid=stMain]').scrollWidth - window.innerWidth"
     assert chromium_page.evaluate(overflow) <= 0

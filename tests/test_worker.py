@@ -98,7 +98,7 @@ def test_a_step_is_one_problem_through_each_path(worker):
     assert [m["path"] for m in heard if m["event"] == "started"] == ["standard", "flash", "flash-attn-2"]
     points = [m["measurement"] for m in heard if m["event"] == "measurement"]
     assert [p["status"] for p in points] == ["ok", "ok", "unsupported"]
-    assert len(points[0]["samples_ms"]) == points[0]["samples"]
+    assert len(points[0]["samples_ms"]) == points[0]["samples"] + len(points[0]["unused"])
     assert heard[-1]["cancelled"] is False and heard[-1]["free_bytes"] > 0
 
 
