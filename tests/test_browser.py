@@ -137,6 +137,7 @@ def click_point(page, chart, path, seq):
 
 def test_a_click_on_a_point_opens_it_while_a_run_goes_on(chromium_page, fake_app):
     page = chromium_page
+    page.set_viewport_size({"width": 1280, "height": 900})  # all of the charts in sight, for the mouse
     large = SIX.replace("heads=16&head_dim=32", "batch=16&heads=64&head_dim=128")  # the curves lie apart
     page.goto(fake_app(large + "&live=false", delay_s=1.2))
     page.locator("[class*=st-key-point_path]").wait_for()  # what is heavy has come
