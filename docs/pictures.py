@@ -40,6 +40,8 @@ def main() -> None:
             dark.goto(f"{url}/?replay=h200")
             drawn(dark)
             dark.screenshot(path=ROOT / "docs" / "live-dark.png")
+            dark.locator(".st-key-one_point").scroll_into_view_if_needed()
+            dark.wait_for_timeout(3000)  # what is heavy has come, and nothing takes the list away again
             dark.locator("[class*=st-key-point_seq] input").click()
             dark.get_by_role("option", name="at 512", exact=True).click()
             dark.wait_for_timeout(3000)
