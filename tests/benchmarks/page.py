@@ -180,14 +180,16 @@ def main() -> None:
         report("form drawn", f"{form_s * 1e3:,.0f} ms, the first after a server start")
         delays_s: list[tuple[float, float | None]] = []
         with opened(browser, url + SHORT) as page:
-            store = Store(folder)
             wait_until_measured(page)  # the worker is warm from here on
-            paints_s = [first_paint_s(browser, url + SHORT) for _ in range(options.paints)]
-            report("first paint", f"{summary([paint for paint, _ in paints_s])}, fresh browsers", "1,000 ms")
-            report("form drawn", f"{summary([form for _, form in paints_s])}, fresh browsers")
-            maps = Path(f"/proc/{process.pid}/maps").read_text()
-            report("libtorch", f"{maps.count('libtorch')} mappings in the server process", "0")
+        paints_s = [first_paint_s(browser, url + SHORT) for _ in range(options.paints)]  # no other page draws meanwhile
+        report("first paint", f"{summary([paint for paint, _ in paints_s])}, fresh browsers", "1,000 ms")
+        report("form drawn", f"{summary([form for _, form in paints_s])}, fresh browsers")
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        report("libtorch", f"{maps.count('libtorch')} mappings in the server process", "0")
 
+        with opened(browser, url + SHORT) as page:
+            store = Store(folder)
+            wait_until_measured(page)
             idle_s, busy_s = [], []
             for _ in range(options.changes):
                 run_id, delay_s = press_and_wait(page, store)
