@@ -190,6 +190,8 @@ def main() -> None:
         with opened(browser, url + SHORT) as page:
             store = Store(folder)
             wait_until_measured(page)
+            beside_s = [first_paint_s(browser, url + SHORT)[0] for _ in range(options.paints)]
+            report("first paint", f"{summary(beside_s)}, beside a page that is open", "1,000 ms")
             idle_s, busy_s = [], []
             for _ in range(options.changes):
                 run_id, delay_s = press_and_wait(page, store)
