@@ -169,7 +169,7 @@ class Planner:
         waiting: list[tuple[float, int, list[Measurement]]] = []  # seconds for one call of each path, seq, points
         for seq in self.sweep.seqs:
             there = [points[path, seq] for path in self.sweep.paths]
-            here = [m for m in there if needs_refining(m, self.sweep.precision)]
+            here = [m for m in there if needs_refining(m, self.sweep.precision, self.device.kind)]
             if here:
                 waiting.append((sum(call_ms(m) for m in here) / 1e3, seq, here))
         waiting.sort(key=lambda item: item[:2])
@@ -212,10 +212,12 @@ def missing(m: Measurement) -> int:
     return max(REFINED_SAMPLES - m.samples, 1)
 
 
-def needs_refining(m: Measurement, precision: float) -> bool:
+def needs_refining(m: Measurement, precision: float, device_kind: str) -> bool:
     """Whether another visit would help: the quick pass took few samples, or the interval is wide, or the clock moved."""
     if not m.ok or m.phase != QUICK or not m.device_ms:
         return False
+    if device_kind == "cpu":  # a host is shared: narrow samples may all have waited for the same other work
+        return True
     return m.samples < REFINED_SAMPLES or not sharp(m, precision) or m.clock_moved
 
 

@@ -254,6 +254,14 @@ def test_refinement_leaves_out_what_is_not_ok_or_sharp_already():
     assert planner.next_step(points, 0.2, H200.free_bytes) is None
 
 
+def test_a_host_is_visited_again_however_narrow_its_quick_samples_were():
+    sweep = Sweep(problem=problem_at(128), seqs=(128,), paths=("flash",))
+    narrow = point(problem_at(128), "flash", 7.0, samples=50, device_ms_low=6.99, device_ms_high=7.01)
+    assert Planner(sweep, H200).next_step([narrow], 0.1, H200.free_bytes) is None
+    plan = Planner(sweep, CPU).next_step([narrow], 0.1, CPU.free_bytes)
+    assert plan.phase == "refined" and plan.paths == ("flash",)
+
+
 def test_refinement_that_was_not_asked_for_does_not_happen():
     sweep = Sweep(problem=problem_at(128), seqs=(128,), refine=False)
     points = [point(problem_at(128), path, 1.0) for path in sweep.paths]

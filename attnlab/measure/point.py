@@ -183,7 +183,8 @@ class Bench:
 
     def _series_of(self, point: Measurement, l2: str) -> Series:
         key = (point.path, point.problem, l2)
-        if point.phase == "quick" or key not in self._series:
+        # A host's quick samples may have waited for a browser that was drawing: they are no part of a later visit.
+        if point.phase == "quick" or key not in self._series or self.device.type == "cpu":
             self._series[key] = Series()
         return self._series[key]
 
