@@ -2,29 +2,34 @@
 
     python -m attnlab compare                      two paths back to back, five rounds, wall clock
     python -m attnlab sweep --seqs 128,256,512     a sweep as a live table, then what the page says of it
-    python -m attnlab record --out FILE            the same, written as the file that the page replays
+    python -m attnlab check --task exactness       a look at the answers instead: how far from the truth, and whether too far
+    python -m attnlab record --out FILE            a sweep or, with --task, a look, written as the file that a page replays
 
-Exit codes: 0 when it ran (a point out of memory is a result), 1 when it could not, 2 for bad arguments with one line
-that names the legal values, 130 when interrupted.
+Exit codes: 0 when it ran (a point out of memory is a result, and so is an answer that fails), 1 when it could not, 2 for
+bad arguments with one line that names the legal values, 130 when interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import queue
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attnlab import nvml, protocol, table
+from attnlab import nvml, protocol, table, verdicts
 from attnlab.command_line import PROGRAM
 from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
 from attnlab.paths import PATHS
-from attnlab.problem import DTYPE_BYTES, FORWARD, FORWARD_BACKWARD, LIMITS, AttentionProblem, ProblemError
+from attnlab.presets import PRESETS
+from attnlab.problem import DIRECTIONS, DTYPE_BYTES, FORWARD_BACKWARD, LIMITS, AttentionProblem, ProblemError
 from attnlab.process import WorkerProcess
 from attnlab.run import Run
 from attnlab.store import Store
@@ -37,6 +42,8 @@ from attnlab.sweep import (
     L2_MODES,
     PRECISION_LEGAL,
     PRECISIONS,
+    TASKS,
+    TIME,
     Sweep,
     default_sweep,
 )
@@ -77,18 +84,19 @@ class _Parser(argparse.ArgumentParser):
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog=PROGRAM, description="Standard attention and FlashAttention, measured.", allow_abbrev=False)
-    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,record}")
+    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,check,record}")
     for name, run, add, text in (
         ("compare", _compare, _add_compare, "two paths back to back, round by round, wall clock"),
         ("sweep", _sweep, _add_sweep, "latency and memory against sequence length, as a live table"),
-        ("record", _record, _add_record, "a sweep, written as a file that the page replays"),
+        ("check", _sweep, _add_check, "a look at the answers: exactness, determinism, edges, support"),
+        ("record", _record, _add_record, "a sweep or a look, written as a file that the page replays"),
     ):
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.set_defaults(run=run, parser=command)
         add(command)
     arguments, unknown = parser.parse_known_args(argv)
     if arguments.command is None:
-        parser.error("no command given; legal: compare, sweep, record")
+        parser.error("no command given; legal: compare, sweep, check, record")
     if unknown:
         legal = [option for action in arguments.parser._actions for option in action.option_strings]
         arguments.parser.error(f"{unknown[0]} is not an option; legal: {', '.join(legal)}")
@@ -113,19 +121,34 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(batch=4, seq=512, heads=32, dim=128, steps=5, flash="flash")
 
 
-def _add_sweep(parser: argparse.ArgumentParser) -> None:
+def _add_problem(parser: argparse.ArgumentParser) -> None:
     _add_shape(parser, "what fits the device")
     parser.add_argument("--seqs", type=_whole_numbers(LIMITS["seq_q"]), metavar="N,N,…", help="sequence lengths")
     parser.add_argument("--paths", type=_names, metavar="PATH,…", default=DEFAULT_PATHS, help=", ".join(PATHS))
     parser.add_argument(
         "--kv-heads", type=_whole_number(LIMITS["heads"], least=0), metavar="N", help="must divide heads"
     )
-    parser.add_argument("--causal", action="store_true", help="mask what lies ahead, aligned bottom-right")
+    parser.add_argument("--causal", action=argparse.BooleanOptionalAction,
+                        help="mask what lies ahead, aligned bottom-right")  # fmt: skip
     parser.add_argument("--window", type=_whole_number(LIMITS["seq_kv"]), metavar="N",
                         help="a sliding window: keys at a distance less than N are seen")  # fmt: skip
     parser.add_argument("--seq-q", type=_whole_number(LIMITS["seq_q"]), metavar="N",
                         help="queries of every point, 1 for decoding; default: as many as keys")  # fmt: skip
-    parser.add_argument("--backward", action="store_true", help="forward and backward")
+    parser.add_argument("--lengths", type=_whole_numbers(LIMITS["seq_kv"], least=0), metavar="N,N,…",
+                        help="a padded batch: valid tokens of each sequence at the longest length, one for each of the batch;"
+                        " default: no padding")  # fmt: skip
+    parser.add_argument("--direction", type=_one_of(DIRECTIONS), metavar="DIRECTION",
+                        help=f"{', '.join(DIRECTIONS)}; default: forward")  # fmt: skip
+    parser.add_argument("--backward", action="store_const", dest="direction", const=FORWARD_BACKWARD,
+                        help="short for --direction forward+backward")  # fmt: skip
+    parser.add_argument("--json", type=_writable, metavar="FILE", help="write the run there")
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    _add_problem(parser)
+    parser.set_defaults(task=TIME)
+    parser.add_argument("--preset", type=_one_of(PRESETS), metavar="NAME",
+                        help=f"what a model runs, where the other options leave it: {', '.join(PRESETS)}")  # fmt: skip
     parser.add_argument("--budget", type=_seconds, metavar="SECONDS", default=DEFAULT_BUDGET_S,
                         help=f"what the run may take; default: {DEFAULT_BUDGET_S:g}")  # fmt: skip
     parser.add_argument("--precision", type=_precision, metavar="P", default=DEFAULT_PRECISION,
@@ -134,11 +157,20 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
                         help=f"a GPU's L2 cache before a sample, {' or '.join(L2_MODES)}; default: {L2_MODES[0]}")  # fmt: skip
     parser.add_argument("--try-oom", action="store_true", help="try what is predicted to run out of device memory")
     parser.add_argument("--no-refine", action="store_true", help="the quick pass only")
-    parser.add_argument("--json", type=_writable, metavar="FILE", help="write the run there")
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    _add_problem(parser)
+    parser.set_defaults(preset=None)
+    looks = [task for task in TASKS if task != TIME]
+    parser.add_argument("--task", type=_one_of(looks), metavar="TASK", default=looks[0],
+                        help=f"{', '.join(looks)}; default: {looks[0]}")  # fmt: skip
 
 
 def _add_record(parser: argparse.ArgumentParser) -> None:
     _add_sweep(parser)
+    parser.add_argument("--task", type=_one_of(TASKS), metavar="TASK", default=TIME,
+                        help=f"what is asked of each path: {', '.join(TASKS)}; default: {TIME}")  # fmt: skip
     parser.add_argument("--out", type=_writable, metavar="FILE", required=True, help="the file to write")
 
 
@@ -155,8 +187,8 @@ def _whole_number(most: int, least: int = 1) -> Any:
     return read
 
 
-def _whole_numbers(most: int) -> Any:
-    one = _whole_number(most)
+def _whole_numbers(most: int, least: int = 1) -> Any:
+    one = _whole_number(most, least)
 
     def read(text: str) -> tuple[int, ...]:
         try:
@@ -209,20 +241,28 @@ def _writable(text: str) -> Path:
 
 def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
     """What the arguments ask for; what they leave open is what fits the device ("cuda", "cpu"). Raises ProblemError."""
-    usual = default_sweep(device_kind)
+    if arguments.preset:
+        usual = PRESETS[arguments.preset].sweep()
+    else:
+        usual = default_sweep(device_kind) if arguments.task == TIME else verdicts.usual(device_kind, arguments.task)
     seqs = arguments.seqs or usual.seqs
     heads = arguments.heads or usual.problem.heads
+    kv_heads = heads if arguments.heads else usual.problem.kv_heads
+    seq_q = usual.seq_q if arguments.seq_q is None else arguments.seq_q
     problem = AttentionProblem(
         batch=arguments.batch or usual.problem.batch,
         seq_q=max(seqs),
         heads=heads,
         head_dim=arguments.dim or usual.problem.head_dim,
-        kv_heads=heads if arguments.kv_heads is None else arguments.kv_heads,
+        kv_heads=kv_heads if arguments.kv_heads is None else arguments.kv_heads,
         dtype=arguments.dtype or usual.problem.dtype,
-        causal=arguments.causal,
-        window=arguments.window,
-        direction=FORWARD_BACKWARD if arguments.backward else FORWARD,
+        causal=usual.problem.causal if arguments.causal is None else arguments.causal,
+        window=usual.problem.window if arguments.window is None else arguments.window,
+        lengths=arguments.lengths or usual.problem.lengths_at(max(seqs)),
+        direction=arguments.direction or usual.problem.direction,
     )
+    if arguments.task != TIME:
+        return replace(verdicts.look(problem, seqs, arguments.paths, task=arguments.task), seq_q=seq_q)
     return Sweep(
         problem=problem,
         seqs=seqs,
@@ -230,7 +270,7 @@ def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
         budget_s=arguments.budget,
         try_oom=arguments.try_oom,
         refine=not arguments.no_refine,
-        seq_q=arguments.seq_q,
+        seq_q=seq_q,
         precision=arguments.precision,
         l2=arguments.l2,
     )
@@ -266,8 +306,9 @@ def _measure(arguments: argparse.Namespace) -> Run:
     store = Store()
     lab = Lab(store)
     try:
-        sweep = sweep_of(arguments, _device_kind(lab))
-        run = _follow(lab, lab.submit(sweep, fresh=True))
+        with _interrupts() as check:
+            sweep = sweep_of(arguments, _device_kind(lab, check))
+            run = _follow(lab, lab.submit(sweep, fresh=True), check)
     finally:
         lab.close()
         if store.problem:
@@ -278,17 +319,40 @@ def _measure(arguments: argparse.Namespace) -> Run:
     return run
 
 
-def _device_kind(lab: Lab) -> str:
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], None]]:
+    """What raises KeyboardInterrupt once Ctrl-C was pressed, to be called between two waits: an exception in the midst of
+    one may leave the lab's lock taken, and then nobody ends the worker. The second Ctrl-C does not wait."""
+    pressed = []
+
+    def on_signal(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    def check() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _device_kind(lab: Lab, check: Callable[[], None]) -> str:
     """Waits until the worker has said what it measures on; "cpu" when it cannot start, which the run will then say."""
     snapshot = lab.snapshot()
     while snapshot.worker.state in ("starting", "restarting"):
+        check()
         lab.changed(snapshot.version, timeout=1.0)
         snapshot = lab.snapshot()
     device = snapshot.worker.device
     return device.kind if device is not None and snapshot.worker.state in ("ready", "busy") else "cpu"
 
 
-def _follow(lab: Lab, run_id: str) -> Run:
+def _follow(lab: Lab, run_id: str, check: Callable[[], None]) -> Run:
     """Shows the run until it has ended: a table that fills in place on a terminal, else a line for each point."""
     show = table.Screen() if sys.stdout.isatty() else table.Log()
     while True:
@@ -297,6 +361,7 @@ def _follow(lab: Lab, run_id: str) -> Run:
         if not snapshot.run.active:
             show.close(snapshot.run)
             return snapshot.run
+        check()
         lab.changed(snapshot.version, timeout=1.0)
 
 

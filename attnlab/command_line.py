@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from attnlab.sweep import DEFAULT_BUDGET_S, DEFAULT_PATHS, DEFAULT_PRECISION, L2_MODES, Sweep
+from attnlab.problem import FORWARD
+from attnlab.sweep import DEFAULT_BUDGET_S, DEFAULT_PATHS, DEFAULT_PRECISION, L2_MODES, TIME, Sweep
 
 PROGRAM = "python -m attnlab"
 
@@ -10,18 +11,23 @@ PROGRAM = "python -m attnlab"
 def command_line(sweep: Sweep) -> str:
     """The line that measures the same again, on any device; its words need no quoting."""
     problem = sweep.problem
-    words = [PROGRAM, "sweep", "--batch", problem.batch, "--heads", problem.heads, "--dim", problem.head_dim]
+    timed = sweep.task == TIME
+    command = ["sweep"] if timed else ["check", "--task", sweep.task]
+    words = [PROGRAM, *command, "--batch", problem.batch, "--heads", problem.heads, "--dim", problem.head_dim]
     words += ["--seqs", ",".join(map(str, sweep.seqs)), "--dtype", problem.dtype]
     if problem.kv_heads != problem.heads:
         words += ["--kv-heads", problem.kv_heads]
     options = {"--window": problem.window, "--seq-q": sweep.seq_q}
-    options["--precision"] = sweep.precision if sweep.precision != DEFAULT_PRECISION else None
-    options["--l2"] = sweep.l2 if sweep.l2 != L2_MODES[0] else None
+    options["--lengths"] = None if problem.lengths is None else ",".join(map(str, problem.lengths_at(sweep.seqs[-1])))
+    usual = problem.direction == FORWARD and sweep.task != "determinism"  # which looks at gradients by itself
+    options["--direction"] = None if usual else problem.direction
+    options["--precision"] = sweep.precision if timed and sweep.precision != DEFAULT_PRECISION else None
+    options["--l2"] = sweep.l2 if timed and sweep.l2 != L2_MODES[0] else None
     words += [word for name, value in options.items() if value is not None for word in (name, value)]
     if sweep.paths != DEFAULT_PATHS:
         words += ["--paths", ",".join(sweep.paths)]
-    if sweep.budget_s != DEFAULT_BUDGET_S:
+    if timed and sweep.budget_s != DEFAULT_BUDGET_S:
         words += ["--budget", int(sweep.budget_s) if sweep.budget_s == int(sweep.budget_s) else sweep.budget_s]
-    flags = {"--causal": problem.causal, "--backward": problem.backward}
-    flags |= {"--try-oom": sweep.try_oom, "--no-refine": not sweep.refine}
+    flags = {"--causal": problem.causal}
+    flags |= {"--try-oom": timed and sweep.try_oom, "--no-refine": timed and not sweep.refine}
     return " ".join(map(str, [*words, *(flag for flag, given in flags.items() if given)]))

@@ -23,7 +23,7 @@ from attnlab.device import Device
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.run import RUN_STATES, Run
-from attnlab.sweep import Sweep
+from attnlab.sweep import TIME, Sweep
 
 FORMAT = 1
 MAX_TEXT_BYTES = 32 << 20
@@ -125,11 +125,12 @@ def run_from_json(data: Any, *, recorded: bool = True) -> Run:
 
 
 def to_csv(run: Run) -> str:
-    """One row a measurement: where and when, then its fields; empty cells for what is not known, no raw samples."""
+    """One row a measurement: where and when, then its fields; empty cells for what is not known; no raw samples and no
+    findings, which are lists of their own."""
     where = {"run": run.id, "created": run.created, "device": run.device.name if run.device else ""}
     rows = [{**where, **m.to_json()} for m in run.measurements]
     out = io.StringIO()
-    names = [f.name for f in fields(Measurement) if f.name not in ("problem", "samples_ms", "unused")]
+    names = [f.name for f in fields(Measurement) if f.name not in ("problem", "samples_ms", "unused", "findings")]
     columns = [*where, *run.sweep.problem.to_json(), *names]
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -178,8 +179,9 @@ def _measurements(rows: list[Any], sweep: Sweep) -> tuple[Measurement, ...]:
             raise ImportRefused(f"{where}: {error}") from error
         if m.path not in sweep.paths or m.seq not in sweep.seqs or m.problem != sweep.at(m.seq):
             raise ImportRefused(f"{where} ({m.path} at {m.seq:,}) is of another problem than the run's sweep")
-        if m.ok and not m.device_ms:
-            raise ImportRefused(f"{where} is ok but has no device_ms above 0")
+        if m.ok and not (m.device_ms if sweep.task == TIME else m.findings):
+            needed = "device_ms above 0" if sweep.task == TIME else "findings"
+            raise ImportRefused(f"{where} is ok but has no {needed}")
         if (m.path, m.seq) in found:
             raise ImportRefused(f"{where} repeats {m.path} at {m.seq:,}")
         found[m.path, m.seq] = m
@@ -217,6 +219,7 @@ def _check(value: Any, declared: str, where: str) -> None:
         "tuple[str, ...]": type(value) is list and all(type(v) is str for v in value),
         "tuple[float, ...]": type(value) is list and all(type(v) in (int, float) and v >= 0 for v in value),
         "tuple[int, ...]": type(value) is list and all(type(v) is int and v >= 0 for v in value),
+        "tuple[Finding, ...]": type(value) is list and all(type(v) is dict for v in value),
         "tuple[tuple[str, str], ...]": type(value) is list and all(_is_pair(v, str) for v in value),
         "tuple[tuple[str, float], ...]": type(value) is list and all(_is_pair(v, int, float) for v in value),
     }
@@ -227,6 +230,7 @@ def _check(value: Any, declared: str, where: str) -> None:
         "float": "a finite number from 0",
         "tuple[str, ...]": "a list of texts",
         "tuple[int, ...]": "a list of whole numbers",
+        "tuple[Finding, ...]": "a list of findings",
         "tuple[float, ...]": "a list of numbers",
         "tuple[tuple[str, str], ...]": "a list of pairs of texts",
         "tuple[tuple[str, float], ...]": "a list of pairs of a text and a number",

@@ -41,7 +41,7 @@ from attnlab.process import WorkerProcess
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.samples import screened
 from attnlab.store import Store, in_order
-from attnlab.sweep import Sweep
+from attnlab.sweep import TIME, Sweep
 from attnlab.units import ms, seconds
 
 logger = logging.getLogger(__name__)
@@ -411,19 +411,16 @@ class Lab:
         job.limit_s = self._limit_s(step)
         if job.begun is None:
             job.begun = time.monotonic()
-        self._process.send(
-            {
-                "do": "measure",
-                "id": job.step_id,
-                "problem": step.problem.to_json(),
-                "paths": list(step.paths),
-                "phase": step.phase,
-                "budget_s": step.budget_s,
-                "min_samples": step.min_samples,
-                "target": step.target,
-                "l2": job.planner.sweep.l2,
-            }
-        )
+        sweep = job.planner.sweep
+        timing = {
+            "phase": step.phase,
+            "budget_s": step.budget_s,
+            "min_samples": step.min_samples,
+            "target": step.target,
+            "l2": sweep.l2,
+        }
+        how = {"do": "measure", **timing} if sweep.task == TIME else {"do": "examine", "task": sweep.task}
+        self._process.send({"id": job.step_id, "problem": step.problem.to_json(), "paths": list(step.paths), **how})
         self._set_alarm(job.limit_s, self._on_time_limit)
         if self._runs[job.run_id].phase != step.phase:
             self._update(job.run_id, phase=step.phase)
@@ -585,7 +582,9 @@ class Lab:
         if m.problem != job.step.problem or m.path not in job.step.paths or m.path in job.reported:
             self._note(f"a measurement that was not asked for: {m.path} at sequence {m.seq:,}")
             return
-        self._record(job, screened(replace(m, phase=job.step.phase), self._worker.device))
+        m = replace(m, phase=job.step.phase)
+        timed = job.planner.sweep.task == TIME
+        self._record(job, screened(m, self._worker.device) if timed else m)
         job.reported.add(m.path)
         job.limit_s = self._limit_s(job.step)  # what compiled has compiled
         if m.status != "fault":

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from attnlab import cost
+from attnlab.finding import Finding
 from attnlab.problem import AttentionProblem
 
 STATUS_WORDS = {  # for marks and cells; sentences have verbs of their own
@@ -49,13 +50,15 @@ class Measurement:
     wall_ms: float | None = None  # what a caller waits: synchronise, call, synchronise
     host_ms: float | None = None  # what the host needs to launch one call
     first_call_s: float | None = None  # the first call: JIT, autotune, handle creation
-    peak_bytes: int | None = None  # the most memory allocated above the inputs during one call
+    # The most memory allocated during one call above what stood before it: the inputs and, where a backward pass is
+    # measured alone, what its forward pass has saved.
+    peak_bytes: int | None = None
     reserved_bytes: int | None = None  # what the allocator held
     device_used_bytes: int | None = None  # what the driver says is in use on the device
-    flops: int | None = None  # exact count for this problem, mask included
-    dense_flops: int | None = None  # as if no pair were masked
-    min_bytes: int | None = None  # each input read once, each output written once
-    error: float | None = None  # relative Frobenius error of sampled rows against float64
+    flops: int | None = None  # exact count for this problem, mask and lengths included
+    dense_flops: int | None = None  # as if no pair were masked and padding were tokens
+    min_bytes: int | None = None  # each input read once, each output written once, no padding
+    error: float | None = None  # relative error of sampled rows against float64, root mean square over the rows
     standard_error: float | None = None  # the same of standard attention in this dtype: what rounding explains
     clock: str = ""  # how the time was taken
     memory_source: str = ""  # how the memory was read
@@ -69,6 +72,7 @@ class Measurement:
     predicted_ms: float | None = None  # for a point that was not tried
     predicted_bytes: int | None = None
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()  # of a look at the answers, where the sweep asks for that instead of the time
     in_samples_s: float = 0.0  # time the device spent inside the samples of the last visit, for the cost of a sweep
 
     def __post_init__(self) -> None:
@@ -123,7 +127,9 @@ class Measurement:
     def to_json(self) -> dict[str, Any]:
         """Flat: the problem's fields beside the measurement's own, raw samples included."""
         data = asdict(self)
-        return {**data.pop("problem"), **data, **{name: list(data[name]) for name in LISTS}}
+        data["findings"] = [finding.to_json() for finding in self.findings]
+        del data["problem"]
+        return {**self.problem.to_json(), **data, **{name: list(data[name]) for name in LISTS}}
 
     @classmethod
     def from_json(cls, data: Any) -> Measurement:
@@ -138,6 +144,7 @@ class Measurement:
                 raise ValueError(f"a measurement needs {name} as text")
         for name in LISTS:
             mine[name] = tuple(mine.get(name) or ())
+        mine["findings"] = tuple(map(Finding.from_json, mine.get("findings") or ()))
         return cls(problem=problem, **mine)
 
 

@@ -1,21 +1,22 @@
 """What to measure next in a sweep: a step for the worker, points that are not worth trying, or nothing more.
 
 A quick pass goes from short to long so that the whole curve is there early; then refinement narrows the intervals that
-are still too wide, dearest points first. The planner sees what is measured, the time used and the memory free. Of what
+are still too wide. The planner sees what is measured, the time used and the memory free. Of what
 was tried it keeps no record of its own, so a step that a dying worker left half done is simply planned again without the
 point that is to blame; all it remembers is when the quick pass was over, which bounds the refinement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from attnlab import cost
 from attnlab.device import Device
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
-from attnlab.sweep import Sweep
+from attnlab.roofline import SETTLE_S, must_settle
+from attnlab.sweep import TIME, Sweep
 from attnlab.units import seconds, sequence, size
 
 QUICK, REFINED = "quick", "refined"  # the phases
@@ -23,8 +24,9 @@ QUICK, REFINED = "quick", "refined"  # the phases
 QUICK_SAMPLES = 3
 QUICK_BUDGET_S = {"cuda": 0.02, "cpu": 0.03}  # samples of one path; long calls take QUICK_SAMPLES whatever that costs
 REFINED_SAMPLES = 10
-REFINE_SHARE = 0.075  # of the budget goes to refinement, or as long as the quick pass calculated, whichever is more
+REFINE_SHARE = 0.08  # of the budget goes to refinement, or as long as the quick pass calculated, whichever is more
 OVERHEAD_CALLS = 2  # beside its samples a point takes a first or warm-up call, and one for memory or the wall clock
+LONG_CALL_S = 0.02  # launching is nothing beside such a call: one serves all clocks, and it needs no warming up
 
 # For the first point of a path, which has no shorter one to be judged by: rates that nearly every device exceeds, so
 # that the prediction is on the long side. Tensors are made at about half the rate that random numbers are drawn at.
@@ -81,7 +83,7 @@ class Planner:
                 return self._quick(self.sweep.at(seq), missing, points, elapsed_s, free_bytes)
         if self.quick_s is None:
             self.quick_s = elapsed_s
-        return self._refine(points, elapsed_s) if self.sweep.refine else None
+        return self._refine(points, elapsed_s) if self.sweep.refine and self.sweep.task == TIME else None
 
     def _quick(
         self, problem: AttentionProblem, paths: list[str], points: Points, elapsed_s: float, free_bytes: int
@@ -121,12 +123,14 @@ class Planner:
     ) -> Measurement | None:
         peak = cost.predicted_peak_bytes(problem, path, self.device.kind)
         inputs = cost.input_bytes(problem) + cost.added_mask_bytes(problem, path, self.device.kind)
+        inputs += cost.saved_bytes(problem, path, self.device.kind)
         ran_out = [m.seq for m in known if m.status == "oom" and not m.foreseen]
         usable = free_bytes if self.device.kind == "cuda" else int(free_bytes * HOST_SHARE)
         if ran_out:
             reason = f"predicted, not tried: it ran out of memory at sequence {sequence(min(ran_out))} already"
         elif peak + inputs > usable:
-            what = "inputs and mask" if problem.masked else "inputs"
+            beside = ["mask"] * problem.masked + ["what the forward pass has saved"] * (not problem.forward)
+            what = ", ".join(["inputs", *beside[:-1]]) + "".join(f" and {last}" for last in beside[-1:])
             reason = (
                 f"predicted, not tried: needs {size(peak)} beside {size(inputs)} of {what};"
                 f" {size(usable)} of {self.device.memory_name} can be used"
@@ -157,59 +161,90 @@ class Planner:
         return Measurement.of(problem, path, "skipped", reason=reason, predicted_ms=call_ms)
 
     def _refine(self, points: Points, elapsed_s: float) -> Step | None:
-        """The dearest sequence length still to refine that leaves time for all cheaper ones.
+        """The next visit. Every point gets one while there is time for all; else the dearest give way.
 
-        From long to short and from the last path to the first, because a card that has just worked hard runs at a lower
-        clock for some tenths of a second: light work notices, and hard work finds the level at which it will stay. The
-        samples of the quick pass count on: a visit adds what is missing to them.
+        A card that has just worked hard runs at a lower clock for some tenths of a second, and light work notices. So hard
+        work (roofline.must_settle) comes last, from short to long and without a break, so that the card settles once; before
+        it the rest, from long to short. The samples of the quick pass count on, but not those of hard work: a visit adds what
+        is missing.
         """
         quick_s = sum((QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms(m) for m in points.values()) / 1e3  # without compiling
         allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, quick_s))
         left_s = allowed_s - elapsed_s
-        waiting: list[tuple[float, int, list[Measurement]]] = []  # seconds for one call of each path, seq, points
-        for seq in self.sweep.seqs:
-            there = [points[path, seq] for path in self.sweep.paths]
-            here = [m for m in there if needs_refining(m, self.sweep.precision, self.device.kind)]
-            if here:
-                waiting.append((sum(call_ms(m) for m in here) / 1e3, seq, here))
-        waiting.sort(key=lambda item: item[:2])
-        while waiting:
-            (round_s, _, here), cheaper = waiting[-1], waiting[:-1]
-            for_here_s = left_s - sum(visit_s(m) for item in cheaper for m in item[2])
-            if (1 + OVERHEAD_CALLS) * round_s <= for_here_s:
+        visits = [visit for visit in self._visits(points) if visit]
+        visits.sort(key=lambda visit: (round_s(visit), visit[0].seq))
+        samples = REFINED_SAMPLES
+        while visits:
+            dearest, cheaper = visits[-1], visits[:-1]
+            have = min(map(self._counting, dearest))
+            # Those that have more than the fewest need less.
+            more_s = sum((self._counting(m) - have) * call_ms(m) for m in dearest) / 1e3
+            for_it_s = (
+                left_s - sum(self._visit_s(m) for visit in cheaper for m in visit) - sum(map(self._beside_s, dearest))
+            )
+            affordable = int((for_it_s + more_s) / round_s(dearest) + 1e-6)  # a sum may lie just below what it comes to
+            if affordable > 0:
+                samples = max(have + 1, min(REFINED_SAMPLES, have + affordable))
                 break
-            waiting.pop()  # the dearest stays as the quick pass left it, rather than all of them
+            visits.pop()
         else:
             return None
-        have = min(m.samples for m in here)
-        samples = max(have + 1, min(REFINED_SAMPLES, have + int(for_here_s / round_s) - OVERHEAD_CALLS))
-        waiting_points = [m for item in waiting for m in item[2]]
-        if sum(map(visit_s, waiting_points)) <= left_s:
-            overhead_s = OVERHEAD_CALLS * sum(item[0] for item in waiting)
-            budget_s = water_level([missing(m) * call_ms(m) / 1e3 for m in waiting_points], left_s - overhead_s)
+        waiting = [m for visit in visits for m in visit]
+        if sum(map(self._visit_s, waiting)) <= left_s:
+            needed = [self._missing(m) * call_ms(m) / 1e3 for m in waiting]
+            budget_s = water_level(needed, left_s - sum(map(self._beside_s, waiting)))
         else:
             budget_s = 0.0  # the least number of samples and no more
+        light = [visit for visit in visits if not self._settle_s(visit[0])]
+        here = light[-1] if light else visits[0]
+        if here is not dearest:
+            samples = max(REFINED_SAMPLES, min(map(self._counting, here)) + 1)
         return Step(
             problem=here[0].problem,
-            paths=tuple(m.path for m in reversed(here)),
+            paths=tuple(m.path for m in here),
             phase=REFINED,
             budget_s=budget_s,
             min_samples=samples,
             target=self.sweep.precision,
             predicted_s=sum(
-                max(budget_s, (max(samples - m.samples, 0) + OVERHEAD_CALLS) * call_ms(m) / 1e3) for m in here
+                self._beside_s(m) + max(budget_s, max(samples - self._counting(m), 0) * call_ms(m) / 1e3) for m in here
             ),
         )
 
+    def _visits(self, points: Points) -> Iterator[list[Measurement]]:
+        """The points to refine, those of one sequence length together, hard work apart."""
+        for seq in self.sweep.seqs:
+            there = [points[path, seq] for path in self.sweep.paths]
+            here = [m for m in there if needs_refining(m, self.sweep.precision, self.device.kind)]
+            yield [m for m in here if not self._settle_s(m)]
+            yield [m for m in here if self._settle_s(m)]
 
-def visit_s(m: Measurement) -> float:
-    """What it takes to refine a point."""
-    return (missing(m) + OVERHEAD_CALLS) * call_ms(m) / 1e3
+    def _settle_s(self, m: Measurement) -> float:
+        return SETTLE_S if must_settle(m.problem, m.device_ms, self.device) else 0.0
+
+    def _counting(self, m: Measurement) -> int:
+        """The samples that it keeps when it is visited again."""
+        return 0 if self._settle_s(m) else m.samples
+
+    def _missing(self, m: Measurement) -> int:
+        """How many samples a refined point has more."""
+        return max(REFINED_SAMPLES - self._counting(m), 1)
+
+    def _visit_s(self, m: Measurement) -> float:
+        """What it takes to refine a point."""
+        return self._beside_s(m) + self._missing(m) * call_ms(m) / 1e3
+
+    def _beside_s(self, m: Measurement) -> float:
+        """Of that, what goes by beside the samples."""
+        calls = OVERHEAD_CALLS
+        if self.device.kind == "cuda" and call_ms(m) >= LONG_CALL_S * 1e3:
+            calls = 1 if self._settle_s(m) else 0
+        return self._settle_s(m) + calls * call_ms(m) / 1e3
 
 
-def missing(m: Measurement) -> int:
-    """How many samples a refined point has more."""
-    return max(REFINED_SAMPLES - m.samples, 1)
+def round_s(points: Iterable[Measurement]) -> float:
+    """Seconds for one call of each."""
+    return sum(map(call_ms, points)) / 1e3
 
 
 def needs_refining(m: Measurement, precision: float, device_kind: str) -> bool:
@@ -237,8 +272,9 @@ def predict_ms(problem: AttentionProblem, path: str, known: Iterable[Measurement
     A straight line in FLOPs through the two longest points leaves the constant cost of a launch out of the slope. It is
     held between half and twice the time in proportion to the FLOPs; below that only where the launch is the cost.
     """
-    # A CPU's kernels take a window as a mask, and compute what it hides.
-    whole = path in WHOLE or (device_kind == "cpu" and problem.window is not None)
+    # A CPU's kernels take a window or lengths as a mask, and compute what it hides.
+    on_cpu = device_kind == "cpu" and (problem.window is not None or problem.lengths is not None)
+    whole = path in WHOLE or on_cpu
     counted = cost.dense_flops if whole else cost.flops
     flops = counted(problem)
     slow_ms = flops / CONSERVATIVE_TFLOPS[device_kind] / 1e9

@@ -7,6 +7,8 @@ Lab → worker
         One step: one problem, the same tensors through each path in turn. `budget_s` is the time the samples of each
         path may take, `target` the relative half width of the interval at which sampling stops. A quick visit begins the
         samples of a path anew, a refined one adds to them.
+    {"do": "examine", "id": 9, "problem": {…}, "paths": ["standard", "flash"], "task": "exactness"}
+        A look at the answers of each path (attnlab.finding). It answers as `measure` does.
     {"do": "compare", "id": 8, "problem": {…}, "flash": "flash", "steps": 5}
         Standard and the path `flash` back to back on the same tensors, `steps` rounds, wall clock with synchronisation.
     {"do": "ceilings"} or {"do": "ceilings", "matmul_tflops": [["bfloat16", 700.0], …], "copy_tbs": 4.2}

@@ -24,6 +24,13 @@ from attnlab.problem import FORWARD, AttentionProblem
 MATMUL_MARGIN = 1.5
 COPY_MARGIN = 1.25
 
+# A card that works hard (so near its compute floor) runs at its highest clock for 20 to 100 ms and then falls to what its
+# power limit allows: flash on an H200 from 5.87 to 6.62 ms at 8,192, level after 200 ms of the same calls. Many short calls
+# are timed before that; calls so long are not.
+HARD_SHARE = 0.3
+HARD_MS = 2.0
+SETTLE_S = 0.2
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -74,6 +81,12 @@ def memory_floor(problem: AttentionProblem, device: Device, l2: str) -> Floor | 
         once_read_bytes += cost.seen_query_bytes(problem)
     terabytes = once_read_bytes / 1e12
     return Floor(terabytes / bandwidth * 1e3, terabytes, "TB", words)
+
+
+def must_settle(problem: AttentionProblem, ms: float, device: Device) -> bool:
+    """Whether a call of `ms` works so hard and so long that its time depends on how long the card has been at it."""
+    floor = compute_floor(problem, device)
+    return floor is not None and ms >= HARD_MS and floor.ms >= HARD_SHARE * ms
 
 
 def floors(problem: AttentionProblem, device: Device, l2: str) -> tuple[Floor, ...]:

@@ -26,7 +26,7 @@ from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
 from attnlab.planner import sharp
 from attnlab.run import Run
-from attnlab.sweep import Sweep
+from attnlab.sweep import TIME, Sweep
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -316,10 +316,13 @@ def dump(data: Any) -> str:
 
 def question(sweep: Sweep) -> str:
     """What must be equal for one run to answer another: the problem, whatever its sequence lengths, and the cache."""
-    problem = {k: v for k, v in sweep.problem.to_json().items() if k not in ("seq_q", "seq_kv")}
+    lengths = sweep.problem.lengths is not None  # they are in proportion to the problem's own sequence length
+    left_out = ("seq_q",) if lengths else ("seq_q", "seq_kv")
+    problem = {k: v for k, v in sweep.problem.to_json().items() if k not in left_out}
     beside = {
         "seq_q": sweep.seq_q,
         "l2": "" if sweep.l2 == "cold" else sweep.l2,
+        "task": "" if sweep.task == TIME else sweep.task,
     }  # as they were before there was a choice
     return dump({**problem, **{k: v for k, v in beside.items() if v}})
 
@@ -329,7 +332,7 @@ def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
     if m.status in ("fault", "timeout"):
         return False
     if asked.budget_s > measured.budget_s:  # it buys points that were skipped, and narrower intervals
-        return m.status != "skipped" and (not m.ok or sharp(m, asked.precision))
+        return m.status != "skipped" and (not m.ok or bool(m.findings) or sharp(m, asked.precision))
     if m.foreseen:
         return measured.try_oom or not asked.try_oom
     return True

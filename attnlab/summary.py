@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attnlab import verdicts
 from attnlab.measurement import Measurement, clock_moved
 from attnlab.run import Run
+from attnlab.sweep import TIME
 from attnlab.units import ms, sequence, size, times
 
 BASELINE = "standard"
@@ -78,6 +80,8 @@ def headline(run: Run, seq: int | None = None) -> Headline:
 
 def sentence(run: Run) -> str:
     """The run in one sentence for people (see the module's opening); always ends with a full stop."""
+    if run.sweep.task != TIME:
+        return verdicts.sentence(run)
     said = "; ".join(part for part in (_comparison(run), *_troubles(run)) if part)
     if run.mark:
         said += f" ({run.mark})"

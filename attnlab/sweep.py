@@ -16,6 +16,8 @@ DEFAULT_PRECISION = 0.01
 PRECISIONS = (0.001, 0.5)
 PRECISION_LEGAL = "half an interval over its median, from 0.001 to 0.5"
 L2_MODES = ("cold", "hot")
+TASKS = ("time", "exactness", "determinism", "edges", "support")
+TIME = TASKS[0]
 BUDGET_LEGAL = f"seconds, more than 0, at most {BUDGET_MAX_S:,}"
 
 
@@ -23,7 +25,8 @@ BUDGET_LEGAL = f"seconds, more than 0, at most {BUDGET_MAX_S:,}"
 class Sweep:
     """What to measure. Raises ProblemError when it cannot be.
 
-    problem    what every point has in common; `at` gives a point's own
+    problem    what every point has in common; `at` gives a point's own. Lengths of a padded batch are those at the problem's
+               own sequence length, the longest by custom; every other point has them in proportion
     seqs       ascending sequence lengths
     seq_q      queries of every point, such as 1 for decoding over a cache of `seq` keys; None: as many as keys
     paths      names from attnlab.paths.PATHS
@@ -32,6 +35,8 @@ class Sweep:
     refine     narrow the intervals after the quick pass
     precision  half of an interval over its median at which a point is sharp enough: 0.01 is "within 1 %"
     l2         "cold": the cache is flushed before each sample; "hot": it is as the call before left it (a GPU's)
+    task       what is asked of each path at each point: how long it takes ("time"), or one of the looks at its answers
+               that attnlab.finding tells of
     """
 
     problem: AttentionProblem
@@ -43,6 +48,7 @@ class Sweep:
     seq_q: int | None = None
     precision: float = DEFAULT_PRECISION
     l2: str = "cold"
+    task: str = TIME
 
     def __post_init__(self) -> None:
         if not self.seqs:
@@ -64,13 +70,16 @@ class Sweep:
             raise ProblemError(f"precision is {self.precision!r}; legal: {PRECISION_LEGAL}")
         if self.l2 not in L2_MODES:
             raise ProblemError(f"l2 is {self.l2!r}; legal: {', '.join(L2_MODES)}")
+        if self.task not in TASKS:
+            raise ProblemError(f"task is {self.task!r}; legal: {', '.join(TASKS)}")
         for name in ("try_oom", "refine"):
             if type(getattr(self, name)) is not bool:
                 raise ProblemError(f"{name} is {getattr(self, name)!r}; legal: true, false")
 
     def at(self, seq: int) -> AttentionProblem:
         """The problem of the point at `seq` keys. Raises ProblemError."""
-        return replace(self.problem, seq_q=seq if self.seq_q is None else self.seq_q, seq_kv=seq)
+        seq_q = seq if self.seq_q is None else self.seq_q
+        return replace(self.problem, seq_q=seq_q, seq_kv=seq, lengths=self.problem.lengths_at(seq))
 
     @property
     def point_count(self) -> int:
@@ -87,6 +96,7 @@ class Sweep:
             "seq_q": self.seq_q,
             "precision": self.precision,
             "l2": self.l2,
+            **({} if self.task == TIME else {"task": self.task}),
         }
 
     @classmethod
@@ -107,6 +117,11 @@ class Sweep:
 def powers_of_two(longest: int) -> tuple[int, ...]:
     """128, 256, … up to `longest`."""
     return tuple(SHORTEST << i for i in range(64) if SHORTEST << i <= longest)
+
+
+def lengths_up_to(longest: int) -> tuple[int, ...]:
+    """128, 256, … and `longest` itself, whatever it is."""
+    return tuple(dict.fromkeys([*powers_of_two(longest), longest]))
 
 
 def default_sweep(device_kind: str) -> Sweep:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 
-from attnlab import growth, summary, units
+from attnlab import growth, summary, units, verdicts
 from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.run import Run
+from attnlab.sweep import TIME
 
 REFRESH_S = 0.2
 L2_WORDS = {"cold": "cold, flushed before each sample", "hot": "hot, as the call before left it"}
@@ -21,7 +22,10 @@ def title(run: Run) -> str:
 
 
 def rows(run: Run) -> list[str]:
-    """The whole sweep, a line for each sequence length; what is still to come is "…"."""
+    """The whole sweep, a line for each sequence length; what is still to come is "…". Of a look at the
+    answers a line for each finding."""
+    if run.sweep.task != TIME:
+        return verdicts.lines(run)
     paths, other = run.sweep.paths, summary.challenger(run)
     compared = other is not None and summary.BASELINE in paths
     ratio = "speed-up" if len(paths) == 2 else f"speed-up of {other}"
@@ -42,6 +46,8 @@ def time_cell(m: Measurement | None) -> str:
     """One point's time with the half width of its interval: "11.9 ms ±2 %", or its status in words."""
     if m is None:
         return "…"
+    if m.findings:
+        return verdicts.point_words(m)
     if not m.ok:
         return STATUS_WORDS[m.status] + (" (predicted)" if m.foreseen else "")
     return units.ms(m.device_ms) + spread(m) + ("*" if m.launch_bound else "")
@@ -57,6 +63,8 @@ def spread(m: Measurement) -> str:
 def point_line(m: Measurement) -> str:
     """One point as it arrives: "standard   512   0.261 ms ±2 %   160 MiB   quick"."""
     words = f"{m.path:<14} {units.sequence(m.seq):>8}   {time_cell(m)}"
+    if m.findings:
+        return words
     if m.ok:
         return f"{words}   adds {units.size(m.peak_bytes)}   {m.phase}, {m.samples} samples"
     return f"{words}   {m.reason}".rstrip()
@@ -78,7 +86,7 @@ def footnotes(run: Run) -> list[str]:
 
 def said(run: Run) -> list[str]:
     """The sentence of the run, and a line for each thing that its curves say."""
-    return [summary.sentence(run), *growth.lines(run)]
+    return [summary.sentence(run), *(growth.lines(run) if run.sweep.task == TIME else ())]
 
 
 class Log:

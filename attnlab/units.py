@@ -54,7 +54,9 @@ def shape(problem: AttentionProblem) -> str:
     """All but the sequence lengths: "batch 4, heads 32 over 8, dim 128, bfloat16, causal, window 512, forward+backward"."""
     heads = f"heads {problem.heads}" + (f" over {problem.kv_heads}" if problem.kv_heads != problem.heads else "")
     window = [] if problem.window is None else [f"window {problem.window:,}"]
-    extras = ["causal"] * problem.causal + window + [problem.direction] * problem.backward
+    valid = problem.tokens / (problem.batch * problem.seq_q)
+    padded = [] if problem.lengths is None else [f"padded ({valid:.0%} are tokens)"]
+    extras = ["causal"] * problem.causal + window + padded + [problem.direction] * problem.backward
     return ", ".join([f"batch {problem.batch}", heads, f"dim {problem.head_dim}", problem.dtype, *extras])
 
 

@@ -116,6 +116,8 @@ class Worker:
             with self.lock():
                 if command.get("do") == "measure":
                     self.measure(problem, command)
+                elif command.get("do") == "examine":
+                    self.examine(problem, command)
                 elif command.get("do") == "compare":
                     self.compare(problem, command)
                 else:
@@ -160,6 +162,15 @@ class Worker:
             check=self.check,
             say=lambda event, **fields: self.send(event, id=self.step_id, **fields),
             l2=command.get("l2", "cold"),
+        )
+
+    def examine(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
+        self.bench.examine(
+            problem,
+            [name for name in command["paths"] if name in PATHS],
+            task=command["task"],
+            check=self.check,
+            say=lambda event, **fields: self.send(event, id=self.step_id, **fields),
         )
 
     def compare(self, problem: AttentionProblem, command: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from attnlab.device import Device
 from attnlab.lab import Lab
 from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
+from attnlab.presets import PRESETS
 from attnlab.problem import ALIGNMENT
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store
@@ -166,7 +167,7 @@ def test_the_address_holds_the_shape_that_was_seeded(open_page):
         ("seq", "1000", "128, 256, 512"),
         ("head_dim", "80", "32, 64, 96, 128, 192, 256"),
         ("dtype", "int8", "bfloat16, float16, float32"),
-        ("direction", "sideways", "forward, forward+backward"),
+        ("direction", "sideways", "forward, forward+backward, backward"),
         ("causal", "perhaps", "true, false"),
         ("batch", "<b>*1*</b>", "whole numbers from 1 to 64"),
         ("kv_heads", "--5", "whole numbers from -2,147,483,648"),
@@ -176,7 +177,12 @@ def test_the_address_holds_the_shape_that_was_seeded(open_page):
         ("clock", "sundial", "device, graph, wall"),
         ("count", "half", "exact, dense"),
         ("window", "0", "whole numbers from 1 to 16,777,216"),
-        ("queries", "2", "as many as keys, 1"),
+        ("queries", "0", "whole numbers from 1 to 16,777,216"),
+        ("queries", "a few", "whole numbers from 1 to 16,777,216"),
+        ("lengths", "256,x", "whole numbers with commas between them, one for each sequence of the batch"),
+        ("lengths", "-5", "whole numbers with commas between them"),
+        ("other_seq", "0", "whole numbers from 1 to 16,777,216"),
+        ("other_head_dim", "1025", "whole numbers from 1 to 1,024"),
         ("within", "3", "0.5, 1, 2, 5"),
         ("l2", "warm", "cold, hot"),
     ],
@@ -487,13 +493,87 @@ def test_the_table_has_the_clocks_and_marks_one_that_moved(open_page):
 def test_more_of_the_sweep_is_in_the_form(open_page):
     page = until(open_page(TINY), measured)
     page.number_input("window").set_value(64)
-    page.segmented_control("queries").set_value("1")
+    page.number_input("queries").set_value(1)
     page.segmented_control("within").set_value("5")
     page.segmented_control("l2").set_value("hot")
     page.run()
     sweep = open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep
     assert (sweep.problem.window, sweep.seq_q, sweep.precision, sweep.l2) == (64, 1, 0.05, "hot")
     assert "hot L2" in figure(page, "latency")["layout"]["title"]["text"]
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_a_preset_fills_the_form_and_the_run_is_that_of_the_preset(open_page, preset):
+    page = open_page({**TINY, "live": "false", "window": "9"}, fake={"kind": "cuda"})
+    until(page, lambda page: not page.button("run").disabled)
+    page.selectbox("preset").select(preset.name).run()
+    page.button("run").click().run()
+    run = open_page.labs[0].snapshot(page.session_state["run_id"]).run
+    assert run.sweep == preset.sweep()
+    assert not page.error and not page.exception and page.selectbox("preset").value is None
+
+
+def test_what_a_preset_filled_in_stays_editable_and_the_address_reproduces_it(open_page):
+    page = open_page({**TINY, "live": "false"}, fake={"kind": "cuda"})
+    until(page, lambda page: not page.button("run").disabled)
+    page.selectbox("preset").select("vit-l-16").run()
+    assert page.number_input("other_seq").value == 197 and page.select_slider("seq").disabled
+    page.slider("heads").set_value(8)
+    page.number_input("other_head_dim").set_value(80).run()
+    page.button("run").click().run()
+    sweep = open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep
+    assert (sweep.seqs, sweep.problem.heads, sweep.problem.head_dim) == ((128, 197), 8, 80)
+    address = {name: str(value) for name, value in link.form_values(sweep).items() if value is not None}
+    again = open_page({**address, "live": "false"}, fake={"kind": "cuda"})
+    until(again, lambda page: not page.button("run").disabled)
+    again.button("run").click().run()
+    assert open_page.labs[0].snapshot(again.session_state["run_id"]).run.sweep == sweep
+    page.number_input("other_seq").set_value(None).run()
+    assert not page.select_slider("seq").disabled
+
+
+def test_a_padded_batch_in_the_form_is_measured_or_refused_in_words(open_page):
+    page = until(open_page({**TINY, "batch": "2"}), measured)
+    before, run_id = table(page), page.session_state["run_id"]
+    for text, words in (
+        (
+            "256",
+            "lengths has 1 for a batch of 2; legal: one whole number from 0 to 256 for each sequence of the batch (2)",
+        ),
+        ("256, x", "lengths is '256, x'; legal: whole numbers with commas between them, one for each sequence"),
+        ("256, 300", "lengths holds 300"),
+        ("0, 0", "lengths are all 0"),
+    ):
+        page.text_input("lengths").set_value(text).run()
+        (refusal,) = page.error
+        assert words in refusal.value.replace("\\", "") and "\n" not in refusal.value
+        assert page.session_state["run_id"] == run_id and table(page).equals(before)
+        assert page.text_input("lengths").value == text, "what was typed stays"
+    page.text_input("lengths").set_value("256, 100")
+    page.segmented_control("direction").set_value("backward").run()
+    until(page, measured)
+    sweep = open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep
+    assert sweep.problem.lengths == (256, 100) and sweep.problem.direction == "backward"
+    assert "--lengths 256,100 --direction backward" in page.code[0].value
+    page.number_input("queries").set_value(7).run()
+    assert "lengths need self-attention, and seq_q is 7" in page.error[0].value.replace("\\", "")
+
+
+def test_any_number_of_queries_is_cross_attention(open_page):
+    page = until(open_page({**TINY, "queries": "7"}), measured)
+    assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.seq_q == 7
+    assert "--seq-q 7" in page.code[0].value
+    page.number_input("queries").set_value(0).run()
+    assert "seq_q is 0; legal: whole numbers from 1" in page.error[0].value.replace("\\", "")
+
+
+@pytest.mark.parametrize("key", ["other_seq", "other_head_dim"])
+def test_another_length_or_head_dim_that_cannot_be_is_refused_in_words(open_page, key):
+    page = open_page(TINY)
+    for value in (0, -3, 1 << 25):
+        page.number_input(key).set_value(value).run()
+        said = page.error[0].value.replace("\\", "")
+        assert f" is {value}; legal: whole numbers from 1 to" in said and not page.exception
 
 
 def test_the_curves_are_put_in_words(open_page):
@@ -535,8 +615,10 @@ def test_a_recorded_run_may_lie_outside_the_sliders(open_page):
     assert "recorded on unknown device" in status_line(page)
     assert page.slider("recorded_batch").value == 100 and page.select_slider("recorded_seq").value == 1000
     assert page.number_input("recorded_kv_heads").value == 100 and page.number_input("recorded_window").value == 300
-    more = [page.segmented_control(f"recorded_{key}") for key in ("queries", "within", "l2")]
-    assert [(control.value, control.disabled) for control in more] == [("7", True), ("0.3", True), ("hot", True)]
+    more = [page.segmented_control(f"recorded_{key}") for key in ("within", "l2")]
+    assert [(control.value, control.disabled) for control in more] == [("0.3", True), ("hot", True)]
+    queries = page.number_input("recorded_queries")
+    assert (queries.value, queries.disabled) == (7, True) and page.selectbox("recorded_preset").disabled
 
 
 def test_the_form_of_the_live_page_comes_back_after_a_recorded_run(open_page):

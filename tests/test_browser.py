@@ -89,6 +89,39 @@ def stored_runs(home):
     return [(run.state, {m.problem.heads for m in run.measurements}, len(run.measurements)) for run in runs]
 
 
+def choose(page, key, option):
+    """Picks an option of a list by its words."""
+    page.locator(f".st-key-{key} input").click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+@pytest.mark.parametrize(
+    ("title", "line"),
+    [
+        ("ViT-L/16, 224 pixels", "--seqs 128,197 --dtype float16"),
+        ("Whisper large, cross-attention", "--seqs 128,256,512,1024,1500 --dtype float16 --seq-q 448"),
+        ("BERT large, a padded batch", "--dtype float16 --lengths 512,421,300,256,178,128,64,31"),
+        ("Llama-3 8B, training", "--kv-heads 8 --direction forward+backward --causal"),
+    ],
+)
+def test_a_preset_fills_the_form_and_its_address_shows_the_same_elsewhere(chromium_page, fake_app, title, line):
+    page = chromium_page
+    page.goto(fake_app("?live=false&window=9&dtype=bfloat16&direction=forward"))
+    page.locator(".st-key-run button:enabled").wait_for(timeout=60_000)
+    choose(page, "preset", title)
+    page.locator(".st-key-run button:enabled").click()
+    asked = page.locator("code", has_text="python -m attnlab sweep")
+    asked.filter(has_text=line).wait_for(timeout=60_000)
+    said = asked.inner_text()
+    page.wait_for_function("!location.search.includes('window=')")
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".st-key-run button:enabled").click(timeout=60_000)
+    asked.filter(has_text=line).wait_for(timeout=60_000)
+    assert asked.inner_text() == said
+
+
 def test_curves_stream_in_and_the_zoom_stays(chromium_page, fake_app):
     page = chromium_page
     page.goto(fake_app(SIX + "&live=false", delay_s=0.8))

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import F25
 
-from attnlab import cli, export, growth, summary, table
+from attnlab import cli, export, growth, summary, table, verdicts
 from attnlab.command_line import PROGRAM, command_line
 from attnlab.paths import PATHS
 from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, legal_kv_heads
-from attnlab.sweep import L2_MODES, Sweep, default_sweep
+from attnlab.sweep import L2_MODES, TASKS, TIME, Sweep, default_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 FAKE_WORKER = shlex.join([sys.executable, str(ROOT / "tests" / "fake_worker.py")])
@@ -58,7 +58,7 @@ def attnlab(*words, env, timeout=120):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "legal: compare, sweep, record"),
+        ("", "legal: compare, sweep, check, record"),
         ("swep", "compare"),
         ("sweep --batch 0", "legal: whole numbers from 1 to 1,048,576"),
         ("sweep --batch many", "legal: whole numbers from 1 to 1,048,576"),
@@ -77,6 +77,11 @@ def attnlab(*words, env, timeout=120):
         ("sweep --budget nan", "legal: seconds, more than 0, at most 86,400"),
         ("sweep --budget -1", "legal: seconds"),
         ("sweep --window 0", "legal: whole numbers from 1 to 16,777,216"),
+        ("sweep --lengths 5,x", "legal: whole numbers from 0 to 16,777,216, with commas between them"),
+        ("sweep --batch 2 --lengths 5", "lengths has 1 for a batch of 2; legal: one whole number from 0"),
+        ("sweep --batch 1 --seqs 128 --lengths 129", "lengths holds 129; legal: one whole number from 0 to 128"),
+        ("sweep --batch 1 --lengths 5 --seq-q 1", "lengths need self-attention"),
+        ("sweep --direction sideways", "legal: forward, forward+backward, backward"),
         ("sweep --window wide", "legal: whole numbers from 1 to 16,777,216"),
         ("sweep --seq-q 0", "legal: whole numbers from 1 to 16,777,216"),
         ("sweep --precision 0", "'0'; legal: half an interval over its median, from 0.001 to 0.5"),
@@ -85,6 +90,10 @@ def attnlab(*words, env, timeout=120):
         ("sweep --l2 warm", "'warm'; legal: cold, hot"),
         ("sweep --json /no/such/folder/run.json", "legal: a file in a folder that exists"),
         ("sweep --json .", "legal: a file in a folder that exists"),
+        ("check --task time", "'time'; legal: exactness, determinism, edges, support"),
+        ("check --budget 3", "--budget is not an option; legal: -h, --help, --batch"),
+        ("check --dtype int8", "legal: bfloat16, float16, float32"),
+        ("record --task speed --out x.json", "'speed'; legal: time, exactness, determinism, edges, support"),
         ("record", "--out"),
         ("record --out /no/such/folder/run.json", "legal: a file in a folder that exists"),
         ("compare --steps 1", "legal: whole numbers from 2 to 100,000"),
@@ -122,6 +131,10 @@ def sweeps(draw):
         direction=draw(st.sampled_from(DIRECTIONS)),
         window=draw(st.one_of(st.none(), st.integers(1, 1 << 24))),
     )
+    seq_q = draw(st.one_of(st.none(), st.integers(1, 4096)))
+    if problem.batch <= 4 and seq_q is None:
+        lengths = st.lists(st.integers(0, seqs[-1]), min_size=problem.batch, max_size=problem.batch).filter(any)
+        problem = replace(problem, lengths=tuple(draw(lengths)))
     return Sweep(
         problem=problem,
         seqs=seqs,
@@ -129,7 +142,7 @@ def sweeps(draw):
         budget_s=draw(st.one_of(st.just(30.0), st.floats(0.001, 86_400))),
         try_oom=draw(st.booleans()),
         refine=draw(st.booleans()),
-        seq_q=draw(st.one_of(st.none(), st.integers(1, 4096))),
+        seq_q=seq_q,
         precision=draw(st.one_of(st.just(0.01), st.floats(0.001, 0.5))),
         l2=draw(st.sampled_from(L2_MODES)),
     )
@@ -151,6 +164,13 @@ def test_command_line_measures_the_same_again(sweep):
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 def test_command_line_of_the_default_sweep_holds_on_any_device(kind):
     assert parsed(command_line(default_sweep(kind))) == default_sweep(kind)
+
+
+@settings(max_examples=30, deadline=None)
+@given(sweeps(), st.sampled_from([task for task in TASKS if task != TIME]))
+def test_command_line_of_a_look_asks_the_same_again(sweep, task):
+    look = replace(verdicts.look(sweep.problem, sweep.seqs, sweep.paths, task=task), seq_q=sweep.seq_q)
+    assert parsed(command_line(look)) == look
 
 
 def test_command_line_is_short_where_it_can_be():
@@ -278,6 +298,27 @@ def test_fault_is_a_result_and_the_sweep_goes_on(environment):
     ran = attnlab("sweep", "--seqs", "128,256", env=environment({"die_at": ["flash", 128]}))
     assert ran.returncode == 0, ran.stderr
     assert "At sequence 256 flash is " in ran.stdout and "flash failed at 128" in ran.stdout
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task != TIME])
+def test_check_prints_verdicts_and_writes_the_run(environment, tmp_path, task):
+    out = tmp_path / "look.json"
+    ran = attnlab("check", "--task", task, *SMALL, "--seqs", "128", "--json", str(out), env=environment())
+    assert ran.returncode == 0, ran.stderr
+    assert "✓ PASS" in ran.stdout and "verdict" in ran.stdout
+    assert not {"faster", "slower", "speed-up"} & set(ran.stdout.split())
+    run = export.run_from_text(out.read_text(encoding="utf-8"))
+    assert run.sweep.task == task and all(m.findings for m in run.measurements)
+
+
+def test_record_with_a_task_writes_what_the_exactness_page_opens(environment, tmp_path):
+    out = tmp_path / "recorded" / "cpu-exactness.json"
+    out.parent.mkdir()
+    ran = attnlab("record", "--task", "exactness", *SMALL, "--seqs", "128,256", "--out", str(out), env=environment())
+    assert ran.returncode == 0, ran.stderr
+    run = export.recorded_runs(out.parent)[0]["cpu-exactness"]
+    assert run.sweep.task == "exactness" and run.mark.startswith("recorded on ")
+    assert "both agree with float64 to 1e-" in ran.stdout
 
 
 def test_record_writes_what_replay_opens(environment, tmp_path):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab import cost
-from attnlab.problem import DIRECTIONS, FORWARD_BACKWARD, AttentionProblem
+from attnlab.problem import BACKWARD, DIRECTIONS, FORWARD_BACKWARD, AttentionProblem
 
 
 def make(**changes):
     return AttentionProblem(**{"batch": 1, "seq_q": 128, "heads": 1, "head_dim": 64, **changes})
 
 
-masks = st.builds(
+plain = st.builds(
     make,
     batch=st.integers(1, 3),
     seq_q=st.integers(1, 20),
@@ -28,31 +30,72 @@ masks = st.builds(
 )
 
 
+@st.composite
+def padded(draw):
+    problem = draw(plain)
+    lengths = st.lists(st.integers(0, problem.seq_q), min_size=problem.batch, max_size=problem.batch)
+    return replace(problem, seq_kv=problem.seq_q, lengths=tuple(draw(lengths.filter(any))))
+
+
+masks = st.one_of(plain, padded())
+
+
 def counted(problem):
-    """The pairs that mask and window leave, one by one."""
+    """The pairs that mask, window and lengths leave, (batch, query, key), one by one."""
     q, kv, reach = problem.seq_q, problem.seq_kv, problem.window or 1000
-    return [(i, j) for i in range(q) for j in range(kv)
+    lengths = problem.lengths or (max(q, kv),) * problem.batch
+    return [(b, i, j) for b in range(problem.batch) for i in range(min(q, lengths[b])) for j in range(min(kv, lengths[b]))
             if abs(j - i - kv + q) < reach and (j - i <= kv - q or not problem.causal)]  # fmt: skip
 
 
 @given(masks)
 def test_pairs_flops_and_bytes_against_counting(problem):
     pairs = counted(problem)
-    assert cost.visible_pairs(problem) == len(pairs)
-    multiply_adds = problem.batch * problem.heads * problem.head_dim
-    products = 7 if problem.backward else 2
+    assert cost.batch_pairs(problem) == len(pairs)
+    if problem.lengths is None:
+        assert cost.visible_pairs(problem) * problem.batch == len(pairs)
+    multiply_adds = problem.heads * problem.head_dim
+    products = {"forward": 2, "forward+backward": 7, "backward": 5}[problem.direction]
     assert cost.flops(problem) == products * 2 * multiply_adds * len(pairs)
-    assert cost.dense_flops(problem) == products * 2 * multiply_adds * problem.seq_q * problem.seq_kv
+    assert cost.dense_flops(problem) == products * 2 * multiply_adds * problem.batch * problem.seq_q * problem.seq_kv
     assert cost.recompute_flops(problem) == (2 * multiply_adds * len(pairs) if problem.backward else 0)
 
-    row = problem.batch * problem.head_dim * 2  # bytes of one position of one head in bfloat16
-    queries = len({i for i, _ in pairs}) * problem.heads
-    keys = len({j for _, j in pairs}) * problem.kv_heads
-    all_queries, all_keys = problem.seq_q * problem.heads, problem.seq_kv * problem.kv_heads
-    read = queries + 2 * keys + (3 * queries + 2 * keys if problem.backward else 0)
-    written = all_queries + (all_queries + 2 * all_keys if problem.backward else 0)
+    row = problem.head_dim * 2  # bytes of one position of one head in bfloat16
+    queries = len({(b, i) for b, i, _ in pairs}) * problem.heads
+    keys = len({(b, j) for b, _, j in pairs}) * problem.kv_heads
+    all_queries = problem.tokens * problem.heads
+    all_keys = (problem.batch * problem.seq_kv if problem.lengths is None else problem.tokens) * problem.kv_heads
+    forward, backward = problem.direction != "backward", problem.direction != "forward"
+    read = (queries + 2 * keys) * forward + (3 * queries + 2 * keys) * backward
+    written = all_queries * forward + (all_queries + 2 * all_keys) * backward
     assert (cost.min_read_bytes(problem), cost.min_write_bytes(problem)) == (read * row, written * row)
     assert cost.min_bytes(problem) == (read + written) * row
+
+
+def test_a_large_padded_batch_is_counted_at_once():
+    problem = make(batch=1 << 17, seq_q=1 << 20, lengths=(1 << 20, 0) * (1 << 16))
+    assert cost.batch_pairs(problem) == 1 << 56
+
+
+def test_padding_is_no_work_but_dense_counts_hold_it():
+    problem = make(batch=2, seq_q=8, lengths=(5, 3))
+    assert cost.flops(problem) == 4 * (25 + 9) * 64
+    assert cost.dense_flops(problem) == 4 * 2 * 64 * 64
+    assert cost.min_bytes(problem) == 4 * 8 * 64 * 2
+
+
+def test_the_mask_of_a_padded_batch_is_as_small_as_it_can_be():
+    problem = make(batch=2, lengths=(128, 5))
+    assert cost.mask_bytes(problem) == 2 * 128
+    assert cost.mask_bytes(replace(problem, causal=True)) == 128 * 128  # it hides the padding by itself
+    assert cost.mask_bytes(replace(problem, window=9)) == 2 * 128 * 128
+
+
+def test_packed_paths_hold_tokens_alone():
+    half = make(batch=2, lengths=(128, 0))
+    whole = make(batch=2)
+    assert cost.predicted_peak_bytes(half, "flash-attn-2") * 2 == cost.predicted_peak_bytes(whole, "flash-attn-2")
+    assert cost.predicted_peak_bytes(half, "sdpa-efficient") == cost.predicted_peak_bytes(whole, "sdpa-efficient")
 
 
 def test_pairs_of_the_longest_sequence_come_at_once():
@@ -94,6 +137,16 @@ def test_backward_adds_five_products():
     forward = make()
     assert cost.flops(make(direction=FORWARD_BACKWARD)) * 2 == cost.flops(forward) * 7
     assert cost.recompute_flops(make(direction=FORWARD_BACKWARD)) * 7 == cost.flops(make(direction=FORWARD_BACKWARD))
+    assert cost.flops(make(direction=BACKWARD)) * 2 == cost.flops(forward) * 5
+
+
+@pytest.mark.parametrize("path", ["standard", "flash", "sdpa-math"])
+def test_a_backward_pass_alone_needs_what_the_forward_pass_has_saved(path):
+    both = cost.predicted_peak_bytes(make(seq_q=4096, direction=FORWARD_BACKWARD), path)
+    alone = make(seq_q=4096, direction=BACKWARD)
+    together = cost.predicted_peak_bytes(alone, path) + cost.saved_bytes(alone, path)
+    assert both == pytest.approx(together, rel=0.1)
+    assert cost.saved_bytes(make(), path) == cost.saved_bytes(make(direction=FORWARD_BACKWARD), path) == 0
 
 
 @pytest.mark.parametrize(("seq", "bytes_"), [(512, 67_108_864), (8192, 17_179_869_184)])

@@ -5,13 +5,16 @@ import math
 import os
 from dataclasses import replace
 
+import looks
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import F25, f25_point
 
 from attnlab import export
+from attnlab.finding import Finding
 from attnlab.measurement import STATUSES
+from attnlab.sweep import TASKS, TIME
 
 
 def run_of(*points, **more):
@@ -238,3 +241,37 @@ def test_a_pipe_is_written_as_it_is(tmp_path):
     assert strict(os.read(reader, 1 << 16).decode()) == export.run_to_json(F25)
     os.close(reader)
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task != TIME])
+def test_a_look_at_answers_comes_back(task):
+    found = Finding(what="dQ", verdict="fail", text="first at (batch 0, seq 3)", mode="default",
+                    values={"relative": None, "nonfinite": 7, "got": -0.5})  # fmt: skip
+    points = looks.point("standard", 512, found), looks.point("flash", 512, status="oom", reason="asked for 64 GiB")
+    run = looks.look(*points, task=task, seqs=(512,), recorded=True)
+    text = export.run_to_text(run)
+    assert strict(text)["run"]["sweep"]["task"] == task
+    assert export.run_from_text(text) == run
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"findings": "none"}, "measurement 1's findings is 'none'; legal: a list of findings"),
+        ({"findings": [3]}, "measurement 1's findings is '[3]'; legal: a list of findings"),
+        ({"findings": [{"what": "O"}]}, "measurement 1: a finding is a JSON object with what, verdict"),
+        ({"findings": [{"what": "O", "verdict": "great"}]}, "verdict is 'great'; legal: pass, fail, unsupported"),
+        ({"findings": [{"what": "O", "verdict": "pass", "values": {"relative": "x"}}]}, "relative is 'x'"),
+        ({"findings": []}, "measurement 1 is ok but has no findings"),
+    ],
+)
+def test_bad_findings_are_refused_in_one_line(change, words):
+    data = export.run_to_json(looks.exactness(recorded=True))
+    data["measurements"][0] |= change
+    with pytest.raises(export.ImportRefused) as refused:
+        export.run_from_json(data)
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_csv_leaves_findings_out():
+    assert "finding" not in export.to_csv(looks.exactness())

@@ -5,7 +5,9 @@ The uniform probe: K = 0, so every visible key weighs the same and each output r
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +17,10 @@ import torch
 from attnlab import cost
 from attnlab.measure.accuracy import judge, truth
 from attnlab.measure.inputs import make_call, make_inputs
-from attnlab.measure.trial import Trials, silent
-from attnlab.paths import PATHS, PathInfo
+from attnlab.measure.trial import Trials, silent, tiny_problem
+from attnlab.paths import PATHS, PathInfo, flash
 from attnlab.paths.base import load
-from attnlab.problem import DIRECTIONS, FORWARD_BACKWARD, AttentionProblem
+from attnlab.problem import BACKWARD, DIRECTIONS, FORWARD_BACKWARD, AttentionProblem
 
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
 
@@ -114,6 +116,10 @@ KINDS = [
     {"window": 50, "seq_q": 96, "seq_kv": 200, "direction": FORWARD_BACKWARD},
     {"window": 9, "seq_q": 200, "seq_kv": 96, "causal": True, "direction": FORWARD_BACKWARD},
     {"window": 9, "seq_q": 200, "seq_kv": 96, "direction": FORWARD_BACKWARD},
+    {"direction": BACKWARD, "causal": True, "seq_q": 96, "seq_kv": 200},
+    {"lengths": (130, 77), "kv_heads": 2},
+    {"lengths": (1, 129), "causal": True, "direction": FORWARD_BACKWARD},
+    {"lengths": (77, 0), "window": 17, "direction": BACKWARD},
 ]
 
 
@@ -150,6 +156,151 @@ def test_a_window_of_three_by_the_uniform_probe(device, causal, lengths, expecte
     q, k, v = probe(problem, device, [float(j) for j in range(kv_len)])
     for name, attention in runnable(trials_of(device), problem).items():
         assert attention(q, k, v)[0, :, 0, 0].tolist() == pytest.approx(expected, abs=1e-3), name
+    refused = {name: trials_of(device).verdict(name, problem, silent).reason for name in ("flash-attn-2", "sdpa-math")}
+    assert refused["sdpa-math"] == ""
+    if (
+        trials_of(device).paths["flash-attn-2"].status().usable
+    ):  # 2.8.3 answers 0.5 in blind rows of a window on both sides
+        assert refused["flash-attn-2"] == "" or BLIND.fullmatch(refused["flash-attn-2"])
+
+
+BLIND = re.compile(r"answers \S+ in rows that see no key, where 0 is right")
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("mask", [{"causal": True}, {"window": 3}, {"window": 150}], ids=str)
+def test_a_wrong_answer_in_blind_rows_is_found_by_the_trial_and_a_right_one_passes(mask, direction, monkeypatch):
+    problem = AttentionProblem(batch=2, seq_q=600, seq_kv=200, heads=4, head_dim=32, direction=direction, **mask)
+    assert tiny_problem(problem).blind_rows
+    trials = Trials(torch.device("cpu"))
+    standard = trials.paths["standard"]
+    assert trials.verdict("standard", problem, silent).reason == ""
+    build = type(standard).build
+
+    def half_in_blind_rows(self, problem):
+        attention, blind = build(self, problem), problem.blind_rows
+
+        def wrong(q, k, v):
+            out = attention(q, k, v)
+            return torch.cat((0.5 + 0 * out[:, :blind] + (q - q.detach())[:, :blind], out[:, blind:]), dim=1)
+
+        return wrong
+
+    monkeypatch.setattr(type(standard), "build", half_in_blind_rows)
+    reason = Trials(torch.device("cpu")).verdict("standard", problem, silent).reason
+    assert reason.endswith(" in rows that see no key, where 0 is right")
+    assert problem.direction == "backward" or reason.startswith("answers 0.5 ")
+
+
+@pytest.mark.parametrize(("window", "blind"), [(9, True), (300, False), (1000, False)])
+def test_the_tiny_problem_has_blind_rows_where_the_problem_has(window, blind):
+    problem = AttentionProblem(batch=1, seq_q=1000, seq_kv=900, heads=1, head_dim=64, window=window)
+    assert bool(problem.blind_rows) is bool(tiny_problem(problem).blind_rows) is blind
+
+
+PADDED = [
+    {"lengths": (5, 3)},
+    {"lengths": (5, 3), "causal": True},
+    {"lengths": (8, 1), "window": 2},
+    {"lengths": (0, 5)},
+    {"lengths": (5, 0), "window": 3, "causal": True},
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_f08_what_stands_in_the_padding_is_neither_seen_nor_answered(device, trials_of):
+    """K = 0, V[b, j] = j + 1 on tokens, NaN in the padding."""
+    problem = AttentionProblem(batch=2, seq_q=8, heads=2, head_dim=64, lengths=(5, 3))
+    q, k, v = probe(problem, device, [float(j + 1) for j in range(8)])
+    for b, length in enumerate(problem.lengths):
+        k[b, length:], v[b, length:] = torch.nan, torch.nan
+    for name, attention in runnable(trials_of(device), problem).items():
+        (out,) = make_call(attention, problem, q, k, v, None)()
+        tokens = torch.cat((out[0, :5], out[1, :3]))
+        right = torch.cat((torch.full_like(out[0, :5], 3.0), torch.full_like(out[1, :3], 2.0)))
+        assert tokens.numel() == 1024 and (tokens - right).abs().max() == 0, name
+        assert (out[0, 5:] == 0).all() and (out[1, 3:] == 0).all(), name
+        assert torch.equal(attention(q, k, v), out), name
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("changes", PADDED, ids=str)
+def test_a_padded_batch_is_right_or_refused_in_words(device, direction, changes, trials_of):
+    problem = AttentionProblem(
+        **{"batch": 2, "seq_q": 8, "heads": 4, "kv_heads": 2, "head_dim": 64, "direction": direction, **changes}
+    )
+    inputs = make_inputs(problem, torch.device(device))
+    with torch.no_grad():
+        for t in filter(lambda t: t is not None, inputs):
+            for b, length in enumerate(problem.lengths):
+                t[b, length:] = torch.nan
+    exact = truth(problem, *inputs)
+    for name in PATHS:
+        if trials_of(device).paths[name].compiles:
+            continue
+        attention, reason = build(trials_of(device), name, problem)
+        assert "\n" not in reason
+        if attention is None:
+            assert len(reason.split()) > 3, (name, reason)
+            continue
+        outputs = make_call(attention, problem, *inputs)()
+        assert judge(exact.errors(outputs), exact.standard, problem.dtype) == "", name
+        for output in outputs:
+            assert all((output[b, length:] == 0).all() for b, length in enumerate(problem.lengths)), name
+
+
+def test_pytorchs_flash_kernel_on_a_gpu_takes_a_padded_batch_with_a_causal_mask_alone():
+    problem = AttentionProblem(batch=2, seq_q=8, heads=2, head_dim=64, lengths=(5, 3))
+    flash = load("sdpa-flash", torch.device("cuda:0"))
+    assert flash.unsupported(problem).startswith("a padded batch needs a mask that this kernel does not take")
+    assert flash.unsupported(replace(problem, causal=True)) == ""
+
+
+@pytest.mark.parametrize("name", ["flash-attn-2", "flash-attn-3", "flash-attn-4"])
+@pytest.mark.parametrize("changes", [{}, {"causal": True, "direction": FORWARD_BACKWARD}, {"window": 3}], ids=str)
+def test_flash_attention_packages_get_a_padded_batch_packed(name, changes, monkeypatch):
+    cpu = torch.device("cpu")
+    problem = AttentionProblem(batch=4, seq_q=16, heads=4, kv_heads=2, head_dim=8, lengths=(16, 0, 5, 1), **changes)
+
+    def varlen(q, k, v, *, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, window_size=(-1, -1)):
+        """What the packages do, one sequence after the other."""
+        assert cu_seqlens_q.tolist() == cu_seqlens_k.tolist() == [0, 16, 16, 21, 22]
+        assert cu_seqlens_q.dtype == torch.int32 and (max_seqlen_q, max_seqlen_k) == (16, 16)
+        assert window_size == ((-1, -1) if problem.window is None else (2, 2))
+        parts = []
+        for start, stop in itertools.pairwise(cu_seqlens_q.tolist()):
+            if stop > start:
+                alone = replace(problem, batch=1, seq_q=stop - start, seq_kv=stop - start, lengths=None)
+                rows = slice(start, stop)
+                parts.append(load("standard", cpu).build(alone)(q[None, rows], k[None, rows], v[None, rows])[0])
+        return torch.cat(parts), None
+
+    path = load(name, cpu)
+    monkeypatch.setattr(path, "load_varlen", lambda: varlen)
+    inputs = make_inputs(problem, cpu)
+    exact = truth(problem, *inputs)
+    call = make_call(path.build(problem), problem, *inputs)
+    assert call.launch()[0].shape == (22, 4, 8)  # what is timed works on tokens alone
+    assert judge(exact.errors(call()), exact.standard, problem.dtype) == ""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_backward_pass_alone_can_be_repeated_and_runs_no_forward_pass(device, trials_of):
+    problem = AttentionProblem(batch=2, seq_q=40, heads=4, kv_heads=2, head_dim=64, causal=True, direction=BACKWARD)
+    inputs = make_inputs(problem, torch.device(device))
+    exact = truth(problem, *inputs)
+    for name, attention in runnable(trials_of(device), problem).items():
+        calls = []
+
+        def counted(q, k, v, attention=attention, calls=calls):
+            calls.append(1)
+            return attention(q, k, v)
+
+        call = make_call(counted, problem, *inputs)
+        for _ in range(2):
+            assert judge(exact.errors(call()), exact.standard, problem.dtype) == "", name
+        assert len(calls) == 1
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -205,6 +356,8 @@ STEP_KINDS = [
     {"causal": True, "seq_q": 96},
     {"window": 5, "seq_q": 160},
     {"causal": True, "kv_heads": 2, "seq_q": 160},
+    {"lengths": (128, 5, 0)},
+    {"lengths": (128, 5, 0), "window": 9},
 ]
 
 
@@ -217,7 +370,7 @@ def test_standard_steps_are_what_pytorch_does(changes, direction):
     inputs = make_inputs(problem, torch.device("cpu"))
     call = make_call(load("standard", torch.device("cpu")).build(problem), problem, *inputs)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
-        call()
+        call.launch()
     ran = []
     for event in profiler.events():
         first, *others = event.input_shapes or [[]]
@@ -305,6 +458,9 @@ def test_f04_nothing_runs_as_math_under_a_flash_name(trials_of):
         {"head_dim": 80},
         {"causal": True, "seq_q": 96, "seq_kv": 200, "kv_heads": 2, "window": 17},
         {"direction": FORWARD_BACKWARD},
+        {"direction": BACKWARD, "causal": True},
+        {"batch": 2, "lengths": (0, 97), "heads": 2},
+        {"batch": 2, "lengths": (130, 9), "causal": True, "window": 17},
     ],
     ids=str,
 )
@@ -318,8 +474,9 @@ def test_what_is_compiled_agrees_with_float64(device, name, changes):
         return
     inputs = make_inputs(problem, torch.device(device))
     exact = truth(problem, *inputs)
-    errors = exact.errors(make_call(path.build(problem), problem, *inputs)())
-    assert judge(errors, exact.standard, problem.dtype) == ""
+    call = make_call(path.build(problem), problem, *inputs)
+    for _ in range(2):
+        assert judge(exact.errors(call()), exact.standard, problem.dtype) == ""
 
 
 def test_compiling_needs_a_compiler_and_says_which(monkeypatch):
@@ -332,3 +489,13 @@ def test_the_readme_names_every_path():
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     table = readme.partition("## Attention paths")[2].partition("\n## ")[0]
     assert [name for name in PATHS if f"`{name}`" not in table and not name.startswith("faulty")] == []
+
+
+def test_flash_prefers_what_splits_the_keys_where_few_queries_look_at_many():
+    decode = AttentionProblem(batch=1, seq_q=1, seq_kv=131_072, heads=32, kv_heads=8, head_dim=128)
+    newest_first, splitting_first = flash.FLASH_CANDIDATES, flash.candidates(decode, 132, (9, 0))
+    assert splitting_first[0] == "flash-attn-3" and splitting_first[-1] == "flash-attn-4"
+    assert set(splitting_first) == set(newest_first)
+    for other in ({"batch": 8}, {"seq_q": 131_072}, {"seq_kv": 512}):
+        assert flash.candidates(replace(decode, **other), 132, (9, 0)) == newest_first
+    assert flash.candidates(decode, 148, (10, 0)) == newest_first

@@ -11,6 +11,7 @@ from attnlab import cost
 from attnlab.device import Device
 from attnlab.measurement import Measurement
 from attnlab.planner import (
+    LONG_CALL_S,
     OVERHEAD_CALLS,
     QUICK_SAMPLES,
     REFINE_SHARE,
@@ -22,6 +23,7 @@ from attnlab.planner import (
     water_level,
 )
 from attnlab.problem import AttentionProblem
+from attnlab.roofline import SETTLE_S, must_settle
 from attnlab.sweep import Sweep, default_sweep, powers_of_two
 
 GIB = 2**30
@@ -58,9 +60,14 @@ def run_through(sweep: Sweep, device: Device, ms_of, free_bytes: int | None = No
         assert len(steps) < 100
         for path in plan.paths:
             ms = ms_of(path, plan.seq)
-            have = points[path, plan.seq].samples if plan.phase == "refined" else 0
+            anew = plan.phase == "quick" or must_settle(plan.problem, ms, device)
+            have = 0 if anew else points[path, plan.seq].samples
             new = max(plan.min_samples - have, min(300, int(plan.budget_s * 1e3 / ms)))
-            clock_s += (new + OVERHEAD_CALLS) * ms / 1e3
+            settle_s = SETTLE_S if anew and plan.phase == "refined" else 0.0
+            overhead = OVERHEAD_CALLS
+            if plan.phase == "refined" and device.kind == "cuda" and ms >= LONG_CALL_S * 1e3:
+                overhead = 1 if anew else 0
+            clock_s += settle_s + (new + overhead) * ms / 1e3
             samples = have + new
             points[path, plan.seq] = point(plan.problem, path, ms, phase=plan.phase, samples=samples)
     return steps, points, clock_s
@@ -89,7 +96,7 @@ def test_the_default_sweep_played_with_times_of_an_h200_fits_its_limits():
     steps, points, all_s = run_through(sweep, H200, h200_ms)
     assert quick_s <= 1.5 and all_s <= 5.0  # arithmetic on given times, not a clock
     assert all(m.phase == "refined" and m.samples >= REFINED_SAMPLES for m in points.values())
-    assert len(steps) == 2 * len(quick_steps)
+    assert len(steps) == 2 * len(quick_steps) + 2  # hard work has visits of its own
 
 
 def test_a_point_beyond_the_budget_is_skipped_with_its_prediction_in_words():
@@ -236,7 +243,9 @@ def test_refinement_takes_the_longest_first_and_each_point_once():
     sweep = default_sweep("cuda")
     steps, _, _ = run_through(sweep, H200, h200_ms)
     refined = [step for step in steps if step.phase == "refined"]
-    assert [step.seq for step in refined] == list(sweep.seqs)[::-1]
+    hard = [step for step in refined if must_settle(step.problem, h200_ms(step.paths[0], step.seq), H200)]
+    assert [step.seq for step in refined[: -len(hard)]] == list(sweep.seqs)[::-1]
+    assert [(step.seq, step.paths) for step in hard] == [(8_192, ("flash",)), (16_384, ("flash",))]
 
 
 def test_refinement_leaves_out_what_is_not_ok_or_sharp_already():
@@ -262,6 +271,35 @@ def test_a_host_is_visited_again_however_narrow_its_quick_samples_were():
     assert plan.phase == "refined" and plan.paths == ("flash",)
 
 
+def test_hard_work_comes_last_from_short_to_long_and_its_quick_samples_do_not_count():
+    seqs = (4_096, 8_192, 16_384)
+    ms = {"standard": (12.0, 51.0, 138.0), "flash": (1.5, 5.9, 24.0)}
+    sweep = Sweep(problem=problem_at(16_384), seqs=seqs)
+    points = {(p, s): point(problem_at(s), p, ms[p][i]) for i, s in enumerate(seqs) for p in ms}
+    planner, elapsed_s, visited = Planner(sweep, H200), 1.2, []
+    while step := planner.next_step(points.values(), elapsed_s, H200.free_bytes):
+        assert step.min_samples == REFINED_SAMPLES
+        visited.append((step.seq, step.paths))
+        elapsed_s += step.predicted_s
+        for path in step.paths:
+            points[path, step.seq] = replace(points[path, step.seq], phase="refined")
+    assert visited == [
+        (16_384, ("standard",)),
+        (8_192, ("standard",)),
+        (4_096, ("standard", "flash")),
+        (8_192, ("flash",)),
+        (16_384, ("flash",)),
+    ]
+    flash_s = [SETTLE_S + (REFINED_SAMPLES + calls) * ms / 1e3 for ms, calls in ((5.9, OVERHEAD_CALLS), (24.0, 1))]
+    standard_s = (REFINED_SAMPLES - QUICK_SAMPLES) * (0.138 + 0.051)
+    assert elapsed_s - 1.2 >= standard_s + sum(flash_s)
+    assert not must_settle(problem_at(4_096), 1.5, H200)  # over before the card changes its clock
+
+
+def test_a_host_never_settles():
+    assert not must_settle(problem_at(8_192), 5.9, CPU)
+
+
 def test_refinement_that_was_not_asked_for_does_not_happen():
     sweep = Sweep(problem=problem_at(128), seqs=(128,), refine=False)
     points = [point(problem_at(128), path, 1.0) for path in sweep.paths]
@@ -273,7 +311,7 @@ def test_refinement_ends_with_its_time_and_the_dearest_points_give_way():
     sweep = Sweep(problem=problem_at(128), seqs=(128, 256, 512), budget_s=600)
     ms = {128: 1.0, 256: 200.0, 512: 12_000.0}
     points = {(p, s): point(problem_at(s), p, ms[s]) for s in sweep.seqs for p in sweep.paths}
-    planner, elapsed_s = Planner(sweep, H200), 560.0  # the quick pass took most of the budget
+    planner, elapsed_s = Planner(sweep, H200), 580.0  # the quick pass took most of the budget
     visited = []
     while plan := planner.next_step(points.values(), elapsed_s, H200.free_bytes):
         visited.append(plan.seq)
@@ -311,3 +349,21 @@ def test_a_water_level_uses_up_the_total(needed, spare):
     total = sum(needed) + spare
     level = water_level(needed, total)
     assert sum(max(need, level) for need in needed) == pytest.approx(total)
+
+
+@pytest.mark.parametrize("path", ["standard", "flash"])
+def test_what_a_forward_pass_has_saved_is_counted_beside_the_inputs(path):
+    sweep = replace(default_sweep("cuda"), seqs=(4096,), paths=(path,), refine=False)
+    sweep = replace(sweep, problem=replace(sweep.problem, direction="backward"))
+    problem = sweep.at(4096)
+    peak, inputs = cost.predicted_peak_bytes(problem, path), cost.input_bytes(problem)
+    needed = peak + inputs + cost.saved_bytes(problem, path)
+    assert isinstance(Planner(sweep, H200).next_step((), 0.0, needed), Step)
+    (verdict,) = Planner(sweep, H200).next_step((), 0.0, needed - 1).measurements
+    assert verdict.status == "oom" and "of inputs and what the forward pass has saved" in verdict.reason
+
+
+def test_lengths_of_a_padded_batch_are_in_proportion_in_every_step():
+    problem = replace(default_sweep("cuda").problem, batch=2, seq_q=512, seq_kv=512, lengths=(512, 301))
+    steps, _, _ = run_through(Sweep(problem=problem, seqs=(128, 512), refine=False), H200, lambda path, seq: 0.1)
+    assert [step.problem.lengths for step in steps] == [(128, 76), (512, 301)]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 import torch
+from torch.autograd.profiler import profile
 
 from attnlab import cost
 from attnlab.measure import point as point_module
+from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.point import Bench
 from attnlab.measure.timing import Stop
 from attnlab.measurement import Measurement
 from attnlab.paths import FAULTS, PATHS, PathInfo
+from attnlab.paths.base import load
 from attnlab.paths.faulty import COMPILES_S
-from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
+from attnlab.problem import BACKWARD, FORWARD_BACKWARD, AttentionProblem
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -57,18 +61,55 @@ def test_a_point_on_the_cpu_holds_what_was_measured(bench):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"seq_q": 1024}, {"causal": True}, {"direction": FORWARD_BACKWARD}, {"dtype": "bfloat16"}]
+    "changes",
+    [
+        {},
+        {"seq_q": 1024},
+        {"causal": True},
+        {"direction": FORWARD_BACKWARD},
+        {"direction": BACKWARD},
+        {"dtype": "bfloat16"},
+        {"lengths": [300], "seq_kv": 512},
+    ],
+    ids=str,
 )
 def test_host_memory_of_standard_is_what_the_plan_says(bench, changes):
-    problem = AttentionProblem(**{**CPU_PROBLEM.to_json(), "seq_kv": None, **changes})
+    problem = AttentionProblem.from_json({**CPU_PROBLEM.to_json(), "seq_kv": None, **changes})
     measured = visit(bench, problem, ["standard"])["standard"].peak_bytes
     assert measured == pytest.approx(cost.predicted_peak_bytes(problem, "standard", "cpu"), rel=0.05)
+
+
+@pytest.mark.parametrize("path", ["standard", "flash", "sdpa-math"])
+@pytest.mark.parametrize("changes", [{}, {"batch": 2}, {"batch": 2, "kv_heads": 2}], ids=str)
+def test_what_a_forward_pass_saves_is_what_the_plan_says(path, changes):
+    """Held by the call while nothing runs, which the planner counts beside the inputs."""
+    problem = replace(CPU_PROBLEM, **{"direction": BACKWARD, **changes})
+    inputs = make_inputs(problem, torch.device("cpu"))
+    attention = load({"flash": "sdpa-flash"}.get(path, path), torch.device("cpu")).build(problem)
+    held = 0
+    with profile(profile_memory=True) as profiler:
+        call = make_call(attention, problem, *inputs)
+    for event in profiler.kineto_results.events():
+        held += event.nbytes() if event.name() == "[memory]" else 0
+    assert held == pytest.approx(cost.saved_bytes(problem, path, "cpu"), rel=0.1)
+    assert len(call()) == 3
+
+
+@pytest.mark.parametrize("direction", ["forward", BACKWARD])
+def test_a_padded_batch_is_a_point_like_any_other(bench, direction):
+    problem = AttentionProblem(
+        batch=3, seq_q=64, heads=4, head_dim=32, dtype="float32", direction=direction, lengths=(64, 0, 9)
+    )
+    points = visit(bench, problem, ["standard", "flash", "sdpa-math"])
+    for m in points.values():
+        assert m.status == "ok" and m.flops == cost.flops(problem) and m.problem == problem
+        assert "119 of 192 query rows are padding; output 0, no part of the work counted" in m.notes
 
 
 def test_a_second_visit_does_not_time_the_first_call_again(bench):
     first = visit(bench, CPU_PROBLEM, ["flash"])["flash"]
     again = visit(bench, CPU_PROBLEM, ["flash"], phase="refined", min_samples=10)["flash"]
-    assert again.first_call_s == first.first_call_s and again.samples >= 10 and again.phase == "refined"
+    assert again.first_call_s == first.first_call_s and len(again.samples_ms) >= 10 and again.phase == "refined"
 
 
 @pytest.mark.parametrize("path", ["faulty-wrong", "faulty-zeros"])
@@ -117,6 +158,29 @@ def test_running_out_of_memory_is_a_result_and_the_step_goes_on(bench):
     points = visit(bench, CPU_PROBLEM, ["faulty-oom", "standard"])
     assert points["faulty-oom"].status == "oom" and points["faulty-oom"].device_ms is None
     assert points["standard"].status == "ok"
+
+
+def test_what_ran_is_read_at_the_size_that_was_measured(monkeypatch):
+    """A library may choose another kernel for a longer problem than for the trial's."""
+    monkeypatch.setattr(point_module.memory, "host_peak", lambda call: (1 << 20, "kernel_of_this_size"))
+    m = visit(Bench(torch.device("cpu")), CPU_PROBLEM, ["sdpa-flash"])["sdpa-flash"]
+    assert m.provider == f"PyTorch {torch.__version__} · kernel_of_this_size" and m.peak_bytes == 1 << 20
+
+
+def test_memory_that_runs_out_is_tried_once_more_with_nothing_in_the_way(bench, monkeypatch):
+    """What the allocator keeps in pieces may have been in the way."""
+    made = []
+
+    def make_call(*arguments):
+        made.append(arguments[2])
+        if len(made) == 1:
+            raise torch.OutOfMemoryError("in pieces")
+        return make_call_itself(*arguments)
+
+    make_call_itself = point_module.make_call
+    monkeypatch.setattr(point_module, "make_call", make_call)
+    m = visit(bench, CPU_PROBLEM, ["standard"])["standard"]
+    assert m.status == "ok" and len(made) == 2 and made[0] is not made[1] and torch.equal(*made)
 
 
 def test_what_a_library_raises_is_a_fault_with_its_first_line(bench, monkeypatch):

@@ -53,7 +53,20 @@ def test_f09_a_divisor_runs():
         ({"window": 0}, "window is 0; legal: whole numbers from 1 to 16,777,216, or none"),
         ({"window": True}, "window is True; legal: whole numbers"),
         ({"window": 2.5}, "window is 2.5; legal: whole numbers"),
-        ({"direction": "backward"}, "legal: forward, forward+backward"),
+        ({"direction": "sideways"}, "legal: forward, forward+backward, backward"),
+        (
+            {"lengths": [128]},
+            "lengths is [128]; legal: one whole number from 0 to 128 for each sequence of the batch (1)",
+        ),
+        ({"lengths": (128, 5)}, "lengths has 2 for a batch of 1; legal: one whole number from 0 to 128"),
+        ({"lengths": (129,)}, "lengths holds 129; legal: one whole number from 0 to 128"),
+        ({"lengths": (-1,)}, "lengths holds -1"),
+        ({"lengths": (True,)}, "lengths holds True"),
+        ({"lengths": (0,)}, "lengths are all 0; legal:"),
+        (
+            {"lengths": (5,), "seq_kv": 256},
+            "lengths need self-attention, and seq_q is 128 where seq_kv is 256; legal: as many",
+        ),
         ({"batch": 1 << 20, "heads": 1 << 14, "kv_heads": 1, "seq_q": 1 << 24}, "more than a 64-bit index can address"),
     ],
 )
@@ -71,7 +84,7 @@ def test_from_json_refuses_what_is_no_problem(data):
         AttentionProblem.from_json(data)
 
 
-problems = st.integers(1, 64).flatmap(
+plain_problems = st.integers(1, 64).flatmap(
     lambda heads: st.builds(
         AttentionProblem,
         batch=st.integers(1, 64),
@@ -88,6 +101,17 @@ problems = st.integers(1, 64).flatmap(
 )
 
 
+@st.composite
+def padded_problems(draw):
+    batch, seq = draw(st.integers(1, 4)), draw(st.integers(1, 40))
+    lengths = draw(st.lists(st.integers(0, seq), min_size=batch, max_size=batch).filter(any))
+    changes = {"causal": draw(st.booleans()), "window": draw(st.one_of(st.none(), st.integers(1, 45)))}
+    return make(batch=batch, seq_q=seq, lengths=tuple(lengths), **changes)
+
+
+problems = st.one_of(plain_problems, padded_problems())
+
+
 @given(problems)
 def test_json_round_trip(problem):
     assert AttentionProblem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
@@ -95,7 +119,7 @@ def test_json_round_trip(problem):
 
 @given(
     st.dictionaries(
-        st.sampled_from(["batch", "seq_q", "heads", "kv_heads", "head_dim", "dtype", "causal", "window"]),
+        st.sampled_from(["batch", "seq_q", "heads", "kv_heads", "head_dim", "dtype", "causal", "window", "lengths"]),
         st.one_of(
             st.none(),
             st.booleans(),
@@ -122,3 +146,29 @@ def test_what_a_query_sees_is_what_the_docstring_says(q, kv, causal, window):
         assert list(problem.visible(i)) == seen
     assert problem.blind_rows == sum(1 for i in range(q) if not problem.visible(i))
     assert all(not problem.visible(i) for i in range(problem.blind_rows))  # at the top, all of them
+
+
+@given(padded_problems())
+def test_in_a_padded_batch_tokens_see_tokens_of_their_own_sequence(problem):
+    assert problem.masked and problem.blind_rows == 0 and problem.tokens == sum(problem.lengths)
+    for b, length in enumerate(problem.lengths):
+        for i in range(problem.seq_q):
+            seen = [
+                j
+                for j in range(length)
+                if (j <= i or not problem.causal) and (problem.window is None or abs(j - i) < problem.window)
+            ]
+            assert list(problem.visible(i, b)) == (seen if i < length else [])
+
+
+def test_lengths_keep_their_proportion_at_another_sequence_length():
+    problem = make(batch=4, lengths=(128, 77, 1, 0))
+    assert problem.at_seq(64).lengths == (64, 39, 1, 0)
+    assert problem.at_seq(1024).lengths == (1024, 616, 8, 0)
+    assert "lengths" not in make().to_json() and problem.to_json()["lengths"] == [128, 77, 1, 0]
+
+
+def test_what_a_direction_computes():
+    assert make().outputs == ("O",)
+    assert make(direction="forward+backward").outputs == ("O", "dQ", "dK", "dV")
+    assert make(direction="backward").outputs == ("dQ", "dK", "dV")

@@ -132,6 +132,25 @@ def test_the_length_in_the_problem_itself_is_not_part_of_the_question(store):
     assert store.find_answer(replace(SWEEP, problem=PROBLEM.at_seq(4096)), DEVICE.key) is not None
 
 
+def test_a_padded_batch_answers_itself_alone(store):
+    problem = replace(PROBLEM, batch=2, seq_q=256, seq_kv=256, lengths=(256, 100))
+    sweep = replace(SWEEP, problem=problem)
+    points = {
+        f"{path}_{seq}": replace(point(path, seq), problem=sweep.at(seq)) for path in SWEEP.paths for seq in SWEEP.seqs
+    }
+    finished(store, "r1", sweep, **points)
+    assert store.find_answer(sweep, DEVICE.key).id == "r1"
+    part = store.find_answer(replace(sweep, seqs=(128,)), DEVICE.key)
+    assert [m.problem.lengths for m in part.measurements] == [(128, 50)] * 2
+    for other in (
+        replace(problem, lengths=(256, 101)),
+        replace(problem, lengths=None),
+        replace(problem, seq_q=512, seq_kv=512),  # the same numbers, of longer sequences
+    ):
+        assert store.find_answer(replace(sweep, problem=other), DEVICE.key) is None
+    assert store.load("r1").get("flash", 128).problem == sweep.at(128)
+
+
 def test_another_device_or_version_has_no_answer(store):
     finished(store, "r1")
     assert store.find_answer(SWEEP, replace(DEVICE, torch="2.99").key) is None

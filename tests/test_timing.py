@@ -8,8 +8,18 @@ import pytest
 import torch
 
 from attnlab.measure import timing
-from attnlab.measure.timing import DRIFTED, LATE, MOVED, SPARE_SAMPLES, Cancelled, HostTimer, Series, Stop
-from attnlab.roofline import Floor
+from attnlab.measure.timing import (
+    DRIFTED,
+    LATE,
+    MOVED,
+    SPARE_SAMPLES,
+    UNSETTLED,
+    Cancelled,
+    HostTimer,
+    Series,
+    Stop,
+)
+from attnlab.roofline import SETTLE_S, Floor
 
 
 class Clock:
@@ -193,9 +203,51 @@ def test_a_call_that_cannot_be_captured_says_why_and_can_go_on():
 
 
 @pytest.mark.gpu
+def test_after_a_capture_that_failed_what_is_in_store_is_still_given_back():
+    """Else the card's memory would seem to be full: the allocator keeps all it has while it believes in a capture."""
+    x = torch.zeros(1024, device="cuda:0")
+    timer, series = sampled(lambda: x.sum().item())
+    timer.graph(series, lambda: x.sum().item(), 7, nothing, "cold")
+    assert series.graphs_ms == []
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info()[0]
+    held = torch.empty(free // 2, dtype=torch.int8, device="cuda:0")
+    del held  # in store now
+    assert torch.empty(free * 3 // 4, dtype=torch.int8, device="cuda:0").numel()
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.gpu
 def test_the_card_is_watched_while_the_samples_run():
     x = torch.randn(4096, 4096, device="cuda:0")
     _, series = sampled(lambda: x @ x, budget_s=0.2, target=0.0)
     seen = series.conditions
     assert len(series.readings) >= 3 and seen.clock_mhz_low <= seen.clock_mhz <= seen.clock_mhz_high
     assert seen.power_w > 0 and seen.temperature_c > 0
+
+
+@pytest.mark.gpu
+def test_a_card_settles_under_hard_work_and_what_came_before_does_not_count():
+    x = torch.randn(8192, 8192, device="cuda:0", dtype=torch.bfloat16)
+    calls = []
+    timer, series = sampled(lambda: (calls.append(1), x @ x), budget_s=0.0, min_samples=3)
+    call_ms = statistics.median(series.samples_ms)
+    calls.clear()
+    timer.settle(series, lambda: (calls.append(1), x @ x), call_ms, nothing)
+    assert len(calls) * call_ms >= SETTLE_S * 1e3 * 0.5  # a host that launches far ahead queues no more than that
+    assert series.counting() == [] and UNSETTLED in series.unused.values() and series.settled
+    timer.sample(series, lambda: x @ x, Stop(0.0, 5, 0.01), nothing, "cold", ())
+    assert len(series.counting()) == 5
+    calls.clear()
+    timer.settle(series, lambda: (calls.append(1), x @ x), call_ms, nothing)
+    assert len(calls) * call_ms < SETTLE_S * 1e3 * 0.5  # after so short a break it has hardly recovered
+
+
+@pytest.mark.gpu
+def test_a_long_call_is_one_sample_on_both_clocks():
+    x = torch.randn(16_384, 16_384, device="cuda:0")
+    timer, series = sampled(lambda: x @ x, budget_s=0.0, min_samples=3)
+    median = statistics.median(series.counting())
+    timer.long_call(series, lambda: x @ x, "cold")
+    assert len(series.samples_ms) == 4 and len(series.walls_ms) == 1
+    assert series.samples_ms[-1] == pytest.approx(median, rel=0.2) and series.walls_ms[0] >= series.samples_ms[-1]

@@ -87,6 +87,8 @@ def test_shape():
     assert units.shape(PROBLEM) == "batch 4, heads 32, dim 128, bfloat16"
     grouped = replace(PROBLEM, kv_heads=8, causal=True, direction="forward+backward")
     assert units.shape(grouped) == "batch 4, heads 32 over 8, dim 128, bfloat16, causal, forward+backward"
+    padded = replace(PROBLEM, lengths=(256, 100, 28, 0), direction="backward")
+    assert units.shape(padded).endswith("bfloat16, padded (38% are tokens), backward")
     windowed = replace(PROBLEM, causal=True, window=4096)
     assert units.shape(windowed) == "batch 4, heads 32, dim 128, bfloat16, causal, window 4,096"
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from attnlab import cost
 from attnlab.measure import memory
-from attnlab.measure.inputs import make_call, make_inputs
+from attnlab.measure.inputs import Call, make_call, make_inputs
 from attnlab.measure.point import Bench
 from attnlab.measure.timing import Check
 from attnlab.measure.trial import silent
@@ -23,7 +23,7 @@ def rounds(bench: Bench, problem: AttentionProblem, flash: str, steps: int, chec
     if reason := too_large(problem, flash, bench.device):
         yield {"step": 0, "reason": reason}
         return
-    calls: dict[str, Callable[[], Any]] = {}
+    calls: dict[str, Call] = {}
     inputs = None
     provider = ""
     for name in ("standard", flash):
@@ -38,8 +38,8 @@ def rounds(bench: Bench, problem: AttentionProblem, flash: str, steps: int, chec
         check()
         yield {
             "step": step,
-            "standard_ms": bench.timer.timed_call(calls["standard"])[1] * 1e3,
-            "flash_ms": bench.timer.timed_call(calls[flash])[1] * 1e3,
+            "standard_ms": bench.timer.timed_call(calls["standard"].launch)[1] * 1e3,
+            "flash_ms": bench.timer.timed_call(calls[flash].launch)[1] * 1e3,
             "provider": provider,
         }
 
@@ -47,7 +47,8 @@ def rounds(bench: Bench, problem: AttentionProblem, flash: str, steps: int, chec
 def too_large(problem: AttentionProblem, flash: str, device: torch.device) -> str:
     """Why the two paths cannot fit the free memory, in one line; "" when they can."""
     needs = cost.input_bytes(problem) + max(
-        cost.predicted_peak_bytes(problem, path, device.type) for path in ("standard", flash)
+        cost.predicted_peak_bytes(problem, path, device.type) + cost.saved_bytes(problem, path, device.type)
+        for path in ("standard", flash)
     )
     free = memory.free_bytes(device)
     if needs <= free:

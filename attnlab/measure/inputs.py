@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
-from attnlab.paths.base import Attention
-from attnlab.problem import AttentionProblem
+from attnlab.paths.base import Attention, Prepared
+from attnlab.problem import BACKWARD, AttentionProblem
 
 Outputs = tuple[torch.Tensor, ...]
 
@@ -32,6 +33,21 @@ def make_inputs(
     return q, k, v, normal(problem.seq_q, problem.heads)
 
 
+@dataclass(frozen=True)
+class Call:
+    """A path on given tensors. `launch` is what is timed: () → the problem's outputs, in the path's own form. Calling it
+    gives them as (batch, seq, heads, dim), 0 in the padding; `restore` turns what `launch` gave into that."""
+
+    launch: Callable[[], Outputs]
+    restore: Callable[[torch.Tensor], torch.Tensor] | None = None  # of one output; None: it is in that form
+
+    def __call__(self) -> Outputs:
+        return self.answer(self.launch())
+
+    def answer(self, outputs: Outputs) -> Outputs:
+        return outputs if self.restore is None else tuple(map(self.restore, outputs))
+
+
 def make_call(
     attention: Attention,
     problem: AttentionProblem,
@@ -39,18 +55,35 @@ def make_call(
     k: torch.Tensor,
     v: torch.Tensor,
     grad_out: torch.Tensor | None,
-) -> Callable[[], Outputs]:
-    """A call without arguments: () → (O,) or (O, dQ, dK, dV)."""
-    if not problem.backward:
+) -> Call:
+    """A call for (O,), (O, dQ, dK, dV) or, of a backward pass alone, (dQ, dK, dV).
 
-        def forward() -> Outputs:
+    What a user prepares once is done here, before any clock starts: packing a padded batch, or setting its padding to 0.
+    For a backward pass alone the forward pass is, too; its graph is kept, so that the call can be repeated.
+    """
+    restore = None
+    if isinstance(attention, Prepared):
+        q, k, v = (attention.prepare(t.detach()).requires_grad_(problem.backward) for t in (q, k, v))
+        grad_out = None if grad_out is None else attention.prepare(grad_out)
+        attention, restore = attention.attention, attention.restore
+    if problem.direction == BACKWARD:
+        out = attention(q, k, v)
+
+        def launch() -> Outputs:
+            return torch.autograd.grad(out, (q, k, v), grad_out, retain_graph=True)
+
+    elif problem.backward:
+
+        def launch() -> Outputs:
+            # Autograd waits for the stream that a leaf was made on, which a call captured on another stream must not do.
+            leaves = [t.detach().requires_grad_() for t in (q, k, v)]
+            out = attention(*leaves)
+            return (out.detach(), *torch.autograd.grad(out, leaves, grad_out))
+
+    else:
+
+        def launch() -> Outputs:
             with torch.no_grad():
                 return (attention(q, k, v),)
 
-        return forward
-
-    def forward_backward() -> Outputs:
-        out = attention(q, k, v)
-        return (out.detach(), *torch.autograd.grad(out, (q, k, v), grad_out))
-
-    return forward_backward
+    return Call(launch, restore)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,14 @@ import torch
 from torch.autograd.profiler import profile  # torch.profiler's wrapper imports the compiler, 2.4 s, for the same events
 
 NAME_LENGTH = 80
-# Operations that only arrange memory; on a CPU they would hide the one that computes.
-ARRANGING = (
+# Operations that only arrange memory, and what the compiler runs around its own; on a CPU they would hide what computes.
+BESIDE = (
+    "##",
+    "Torch-Compiled Region",
+    "TorchDynamo",
+    "Pregraph bytecode",
+    "AOTDispatcher",
+    "CompiledFunction",
     "aten::empty",
     "aten::copy_",
     "aten::clone",
@@ -49,17 +55,45 @@ def timeline(work: Callable[[], Any], device: torch.device) -> list[Kernel]:
     return sorted(found, key=lambda kernel: kernel.start_us)
 
 
+class Ran:
+    """With-block; afterwards `main` is the name of the kernel in which a CUDA device spent most of its time inside it; ""
+    where the profiler may not look."""
+
+    main = ""
+
+    def __enter__(self) -> Ran:
+        self._profiler = profile(use_device="cuda", use_cpu=False, use_kineto=True)
+        self._profiler.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._profiler.__exit__(*exception)
+        events = [e for e in self._profiler.function_events if e.device_type == torch.autograd.DeviceType.CUDA]
+        self.main = _longest((e.name, e.time_range.elapsed_us()) for e in events)
+
+
+def main_operator(profiler: profile) -> str:
+    """The name of the operator in which a CPU spent most of its time while it was profiled."""
+    return _longest((event.name, event.self_cpu_time_total) for event in profiler.function_events)
+
+
 def main_kernel(call: Callable[[], Any], device: torch.device) -> str:
     """The name of the kernel (on a CPU: the operator) in which one call spends most of its time; "" when nothing was seen."""
     if device.type == "cuda":
-        ran = [(kernel.name, kernel.us) for kernel in timeline(call, device)]
-    else:
-        with profile() as profiler:
+        with Ran() as ran:
             call()
-        ran = [(event.name, event.self_cpu_time_total) for event in profiler.function_events]
+            torch.cuda.synchronize(device)
+        return ran.main
+    with profile() as profiler:
+        call()
+    return main_operator(profiler)
+
+
+def _longest(ran: Iterable[tuple[str, float]]) -> str:
+    """The name with the most microseconds, shortened; "" when there is none."""
     spent: dict[str, float] = {}
     for name, us in ran:
-        if not name.startswith(ARRANGING):
+        if not name.startswith(BESIDE):
             spent[name] = spent.get(name, 0.0) + us
     return _short(max(spent, key=spent.__getitem__)) if spent else ""
 

@@ -1,5 +1,7 @@
 """How much memory one call takes above what stood before it, really measured.
 
+Before a call stand its inputs and, where a backward pass is measured alone, what its forward pass has saved.
+
 On a GPU: the caching allocator's peak, reset right before, minus what was allocated then (torch.cuda.memory_stats;
 "requested" bytes would leave out the rounding that really occupies the card). Library workspaces are taken once at the
 start of the worker, so that no first point is inflated by them.
@@ -18,13 +20,15 @@ from typing import Any
 import torch
 from torch.autograd.profiler import profile  # torch.profiler's wrapper imports the compiler, 2.4 s, for the same events
 
+from attnlab.measure.kernels import main_operator
+
 CUDA_SOURCE = "peak of PyTorch's CUDA allocator above the inputs"
 HOST_SOURCE = "allocator events of PyTorch's profiler above the inputs"
 
 
 class PeakAbove:
     """With-block; afterwards `bytes` is the most allocated on the CUDA device inside it above what stood at its start.
-    On a CPU it stays 0: see host_peak_bytes."""
+    On a CPU it stays 0: see host_peak."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -42,8 +46,9 @@ class PeakAbove:
             self.bytes = torch.cuda.max_memory_allocated(self.device) - self._before
 
 
-def host_peak_bytes(call: Callable[[], Any]) -> int:
-    """The peak of host memory that PyTorch allocated during one call, in bytes, the result included."""
+def host_peak(call: Callable[[], Any]) -> tuple[int, str]:
+    """(the peak of host memory that PyTorch allocated during one call, in bytes, the result included; the name of the
+    operator in which it spent most of its time)."""
     with profile(profile_memory=True) as profiler:
         result = call()
     del result
@@ -52,7 +57,7 @@ def host_peak_bytes(call: Callable[[], Any]) -> int:
         if event.name() == "[memory]" and event.device_type() == torch.autograd.DeviceType.CPU:
             running += event.nbytes()
             peak = max(peak, running)
-    return peak
+    return peak, main_operator(profiler)
 
 
 def release(device: torch.device) -> None:

@@ -7,6 +7,7 @@ its answer and its peak, is worked out once; samples of a later visit join those
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections import Counter
 from collections.abc import Callable
@@ -17,24 +18,29 @@ import torch
 
 from attnlab.measure import memory
 from attnlab.measure.accuracy import Truth, judge, truth
+from attnlab.measure.examine import REFUSABLE, Look, examiner
 from attnlab.measure.facts import device_facts
-from attnlab.measure.inputs import Outputs, make_call, make_inputs
+from attnlab.measure.inputs import Call, Outputs, make_call, make_inputs
+from attnlab.measure.kernels import Ran
 from attnlab.measure.timing import Cancelled, Check, Series, Stop, make_timer
-from attnlab.measure.trial import DeviceLost, Say, Trials, device_lost
+from attnlab.measure.trial import DeviceLost, Say, Trials, Verdict, device_lost
 from attnlab.measurement import Measurement, clock_moved
 from attnlab.paths.base import first_line
-from attnlab.problem import AttentionProblem
-from attnlab.roofline import floors
+from attnlab.planner import LONG_CALL_S
+from attnlab.problem import BACKWARD, AttentionProblem
+from attnlab.roofline import SETTLE_S, floors, must_settle
 from attnlab.samples import count, screened
 
 # The other clocks: so many wall-clock samples and graph replays of a point, fewer when they would take longer than that.
 WALLS = {"quick": 1, "refined": 5}
 GRAPHS = {"quick": 3, "refined": 7}
 OTHERS_S = 0.05
-LONG_CALL_S = 0.02  # beside a call longer than this its launch is nothing: no graph, and no wall time in a quick pass
 GRAPH_FREE_SHARE = 0.9  # of the free memory
 # A caller that waits longer than this for what the stream and the host took: work ran outside the clock.
 OUTSIDE_FACTOR, OUTSIDE_MS = 3.0, 0.5
+
+
+Work = Callable[[Measurement, Verdict], Measurement]  # a point to be filled in, and whether its path can run
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class Known:
     errors: dict[str, float]
     standard: dict[str, float]  # the errors of standard attention in the same dtype
     peak_bytes: int
+    kernel: str  # in which it spends most of its time; "" where the profiler may not look
 
 
 class Bench:
@@ -80,6 +87,75 @@ class Bench:
         """
         inputs: tuple[torch.Tensor, ...] | None = None
         exact: Truth | None = None
+
+        def work(point: Measurement, verdict: Verdict) -> Measurement:
+            nonlocal inputs, exact
+            name = point.path
+            if verdict.reason:
+                return replace(point, status="unsupported", reason=verdict.reason)
+            if inputs is None:
+                inputs = make_inputs(problem, self.device)
+            if exact is None and (name, problem) not in self._known:
+                exact = truth(problem, *inputs)
+            check()
+            call = make_call(verdict.path.build(problem), problem, *inputs)
+            compile_s = 0.0
+            if verdict.path.compiles and (name, problem) not in self._known:
+                say("compiling", path=name, text=f"compiling {name} for sequence {problem.seq_kv:,}")
+                compile_s = self.timer.timed_call(call.launch)[1]  # apart, or its memory would be in the peak of a call
+            say("running", path=name)
+            m = self._measure(point, call, exact, stop, check, verdict.seconds + compile_s, l2)
+            kernel = self._known[name, problem].kernel  # at this size; the trial's may be another
+            return replace(m, provider=f"{verdict.path.provider} · {kernel}") if kernel else m
+
+        def forget() -> None:
+            nonlocal inputs, exact
+            inputs = exact = None
+
+        self._each(problem, paths, self._with_room(work, forget), phase=phase, check=check, say=say)
+
+    def examine(self, problem: AttentionProblem, paths: list[str], *, task: str, check: Check, say: Say) -> None:
+        """A look at the answers of each path (attnlab.finding), said as a `measurement`; raises as `step` does.
+
+        A path with a finding that failed is `suspect`, and the first of them its reason.
+        """
+        look: Look | None = None
+
+        def work(point: Measurement, verdict: Verdict) -> Measurement:
+            nonlocal look
+            if verdict.reason and task in REFUSABLE:
+                return replace(point, status="unsupported", reason=verdict.reason)
+            look = look or examiner(task, problem, self.trials, self.timer, check)
+            say("compiling" if verdict.path.compiles else "running", path=point.path, text=f"{task} of {point.path}")
+            findings = tuple(look(point.path, verdict))
+            failed = [finding for finding in findings if finding.failed]
+            reason = f"{task}: {failed[0].what} {failed[0].text}" if failed else ""
+            return replace(point, status="suspect" if failed else "ok", reason=reason, findings=findings)
+
+        def forget() -> None:
+            nonlocal look
+            look = None
+
+        self._each(problem, paths, self._with_room(work, forget), phase="quick", check=check, say=say)
+
+    def _with_room(self, work: Work, forget: Callable[[], None]) -> Work:
+        """`work`, tried once more when memory runs out, after `forget` and with nothing in store: what the allocator keeps
+        of earlier problems lies in pieces that may be in the way. So the verdict does not depend on what was measured
+        before."""
+
+        def in_an_empty_device(point: Measurement, verdict: Verdict) -> Measurement:
+            with contextlib.suppress(torch.OutOfMemoryError):  # behind it no traceback holds the tensors any longer
+                return work(point, verdict)
+            forget()
+            memory.release(self.device)
+            return work(point, verdict)
+
+        return in_an_empty_device
+
+    def _each(
+        self, problem: AttentionProblem, paths: list[str], work: Work, *, phase: str, check: Check, say: Say
+    ) -> None:
+        """Each path's `work` on the problem, said as a `measurement` whatever became of it."""
         for name in paths:
             check()
             say("started", path=name)
@@ -87,23 +163,7 @@ class Bench:
             try:
                 verdict = self.trials.verdict(name, problem, say)
                 point = replace(point, provider=verdict.provider)
-                if verdict.reason:
-                    say(
-                        "measurement", measurement=replace(point, status="unsupported", reason=verdict.reason).to_json()
-                    )
-                    continue
-                if inputs is None:
-                    inputs = make_inputs(problem, self.device)
-                if exact is None and (name, problem) not in self._known:
-                    exact = truth(problem, *inputs)
-                check()
-                call = make_call(verdict.path.build(problem), problem, *inputs)
-                compile_s = 0.0
-                if verdict.path.compiles and (name, problem) not in self._known:
-                    say("compiling", path=name, text=f"compiling {name} for sequence {problem.seq_kv:,}")
-                    compile_s = self.timer.timed_call(call)[1]  # apart, or its memory would be in the peak of a call
-                say("running", path=name)
-                point = self._measure(point, call, exact, stop, check, verdict.seconds + compile_s, l2)
+                point = work(point, verdict)
             except torch.OutOfMemoryError as error:
                 point = replace(point, status="oom", reason=out_of_memory(error))
             except DeviceLost as lost:
@@ -120,7 +180,6 @@ class Bench:
                 status = "oom" if "can't allocate memory" in str(error) else "fault"
                 point = replace(point, status=status, reason=f"{name}: {first_line(error)}")
             # The except clauses above have ended: no traceback holds the failed call's tensors any longer.
-            call = None
             if point.status in ("oom", "fault"):
                 memory.release(self.device)
             say("measurement", measurement=point.to_json())
@@ -128,7 +187,7 @@ class Bench:
     def _measure(
         self,
         point: Measurement,
-        call: Callable[[], Outputs],
+        call: Call,
         exact: Truth | None,
         stop: Stop,
         check: Check,
@@ -139,34 +198,42 @@ class Bench:
         l2 = l2 if l2 in self.timer.l2_modes else ""
         series = self._series_of(point, l2)
         used_s, key = series.used_s, (point.path, problem)
-        with memory.PeakAbove(self.device) as one_call:
-            outputs, seconds = self.timer.timed_call(call)
+        launch = call.launch
         if key not in self._known:
-            errors, standard = exact.errors(outputs), exact.standard
-            del outputs
+            watched = Ran() if cuda else contextlib.nullcontext(Ran())
+            with watched as ran, memory.PeakAbove(self.device) as one_call:
+                outputs, seconds = self.timer.timed_call(launch)
+            errors, standard = exact.errors(call.answer(outputs)), exact.standard
+            outputs = None
             check()
-            peak = one_call.bytes if cuda else memory.host_peak_bytes(call)
-            self._known[key] = Known(trial_s + seconds, errors, standard, peak)
-        elif cuda:
-            series.walls_ms.append(seconds * 1e3)  # synchronise, call, synchronise: what a wall-clock sample is
-        outputs = None
+            peak, kernel = (one_call.bytes, ran.main) if cuda else memory.host_peak(launch)
+            self._known[key] = Known(trial_s + seconds, errors, standard, peak, kernel)
+        elif cuda and series.samples_ms and median(series.samples_ms) >= LONG_CALL_S * 1e3:
+            self.timer.long_call(series, launch, l2)
+        else:
+            warm_up_s = self.timer.timed_call(launch)[1]
+            series.walls_ms += [warm_up_s * 1e3] if cuda else []  # synchronise, call, synchronise: a wall-clock sample
         known = self._known[key]
         check()
-        self.timer.sample(series, call, stop, check, l2, floors(problem, self.facts, l2))
+        if point.phase != "quick" and series.samples_ms and cuda:
+            call_ms = median(series.counting() or series.samples_ms)
+            if must_settle(problem, call_ms, self.facts):
+                self.timer.settle(series, launch, call_ms, check)
+        self.timer.sample(series, launch, stop, check, l2, floors(problem, self.facts, l2))
         if cuda:
             call_s = median(series.samples_ms) / 1e3
             while len(series.walls_ms) < wall_samples(point.phase, call_s):
                 check()
-                series.walls_ms.append(self.timer.timed_call(call)[1] * 1e3)
-            self._replay(series, call, point.phase, call_s, known.peak_bytes, check, l2)
+                series.walls_ms.append(self.timer.timed_call(launch)[1] * 1e3)
+            self._replay(series, launch, point, call_s, known.peak_bytes, check, l2)
         point = replace(self._point(point, series, known, l2), in_samples_s=series.used_s - used_s)
         return screened(point, self.facts)
 
     def _replay(
         self,
         series: Series,
-        call: Callable[[], Outputs],
-        phase: str,
+        launch: Callable[[], Outputs],
+        point: Measurement,
         call_s: float,
         peak_bytes: int,
         check: Check,
@@ -174,10 +241,12 @@ class Bench:
     ) -> None:
         """The call as a CUDA graph, where that says something and there is room for it: what a call allocates it keeps, and
         while it is captured nothing can be given back to the driver."""
-        if call_s >= LONG_CALL_S:
+        if point.problem.direction == BACKWARD:  # autograd works on the forward pass's stream, not on the one captured
+            series.no_graph = "no CUDA graph: the forward pass behind this call ran outside it"
+        elif call_s >= LONG_CALL_S:
             series.no_graph = f"no CUDA graph: launching is nothing beside a call of {call_s * 1e3:.0f} ms"
         elif peak_bytes < torch.cuda.mem_get_info(self.device)[0] * GRAPH_FREE_SHARE:
-            self.timer.graph(series, call, other_samples(GRAPHS[phase], call_s), check, l2)
+            self.timer.graph(series, launch, other_samples(GRAPHS[point.phase], call_s), check, l2)
         elif not series.graphs_ms:
             series.no_graph = "no CUDA graph: no room for what it would keep"
 
@@ -248,8 +317,14 @@ def notes(problem: AttentionProblem, series: Series) -> list[str]:
     lines = []
     if blind := problem.blind_rows:
         lines.append(f"{blind} of {problem.seq_q} query rows see no key; output defined as 0")
+    if problem.lengths is not None:
+        places = problem.batch * problem.seq_q
+        padding = places - problem.tokens
+        lines.append(f"{padding} of {places} query rows are padding; output 0, no part of the work counted")
     if series.unfilled:
         lines.append("the queue could not be kept full: launch cost is inside device_ms")
+    if series.settled:
+        lines.append(f"measured after {SETTLE_S:g} s of such work, at the clock that the card keeps under it")
     lines += [f"{count(n, 'sample')} kept out: {why}" for why, n in Counter(series.unused.values()).items()]
     seen = series.conditions
     if clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):

@@ -13,7 +13,8 @@ kernel, timed with events and by the profiler.
 Two more clocks beside it: the same call captured once as a CUDA graph and replayed, timed in the same way, which is what
 a launch-bound caller can reach; and wall-clock time, synchronise, call, synchronise, which is what every quick script
 reads. While samples run a thread watches the card's clock, power and temperature; samples between which the clock moved
-are taken anew, a bounded number of times, and those on the way to the level where the times stay do not count.
+are taken anew, a bounded number of times, and those on the way to the level where the times stay do not count. Work that is
+hard and long enough to reach the card's power limit is first done unsampled until the card has settled (roofline.SETTLE_S).
 
 On a CPU there is nothing to queue: samples are host time around the call, caches as the previous call left them.
 """
@@ -35,7 +36,7 @@ from attnlab.interval import relative_half_width
 from attnlab.measure.kernels import timeline
 from attnlab.measurement import clock_moved
 from attnlab.paths.base import first_line
-from attnlab.roofline import Floor
+from attnlab.roofline import SETTLE_S, Floor
 from attnlab.samples import sort_out
 
 MAX_SAMPLES = 300
@@ -46,12 +47,14 @@ SMALLEST_FLUSH_BYTES = 64 << 20
 BATCH_MS = 60.0  # about as much device time as is queued at once: a cancel waits for no more, or for one call
 FIRST_SLEEP_MS, LONGEST_SLEEP_MS = 0.3, 50.0
 FIRST_HOST_MS = 0.3  # a guess at what launching takes, for the first sleep alone
-SETTLE_S = 0.05  # before samples are taken anew because the clock moved
+REST_S = 0.05  # before samples are taken anew because the clock moved
 
 LATE = "launch cost may be inside"
 MOVED = "the clock moved meanwhile"
 DRIFTED = "the times were still on their way to where they stayed"
+UNSETTLED = "the card had not settled under this load"
 DRIFT = 0.01
+HOLD_MS = 10.0  # about as much work as is queued at once to settle the card
 
 
 class Cancelled(Exception):
@@ -78,6 +81,9 @@ class Series:
     no_graph: str = ""  # why there is no graph, once that is known
     readings: list[nvml.Reading] = field(default_factory=list)
     unfilled: bool = False
+    settled: bool = (
+        False  # the samples follow upon SETTLE_S of the same work, and so at the clock that the card can keep
+    )
 
     def counting(self, limits: Sequence[Floor] = ()) -> list[float]:
         """The samples that count, neither unused nor impossible nor outliers."""
@@ -205,6 +211,7 @@ class CudaTimer:
         self.flush_bytes = max(FLUSH_FACTOR * self.l2_bytes, SMALLEST_FLUSH_BYTES)
         self._capturing = torch.cuda.Stream(device)  # one for all graphs: each stream takes a workspace of its own
         self._flush = torch.empty(self.flush_bytes, dtype=torch.int8, device=device)
+        self._settled_until = -math.inf  # when the card last ended work that it had settled under, by perf_counter
         self._cycles_per_ms = self._calibrate_sleep()
         self.beside_ms = dict.fromkeys(self.l2_modes, 0.0)
         self.beside_ms = {l2: self._calibrate_events(l2) for l2 in self.l2_modes}
@@ -251,6 +258,27 @@ class CudaTimer:
         torch.cuda.synchronize(self.device)
         return result, time.perf_counter() - started
 
+    def long_call(self, series: Series, call: Call, l2: str) -> None:
+        """One call on both clocks, the wall's and the device's. Beside a long call its launch is nothing: its first kernel
+        runs while the host queues the others, so that no queue need be filled ahead. The device's does not count where the
+        allocator had to ask the driver for memory meanwhile, which the call would wait for."""
+        if l2 == "cold":
+            self._flush.zero_()
+        start, end, asked = self._event(), self._event(), self._memory_asked_for()
+
+        def between() -> None:
+            start.record()
+            call()
+            end.record()
+
+        series.walls_ms.append(self.timed_call(between)[1] * 1e3)
+        if self._memory_asked_for() == asked:
+            series.samples_ms.append(start.elapsed_time(end))
+
+    def _memory_asked_for(self) -> int:
+        """How often the allocator has asked the driver for memory so far."""
+        return torch.cuda.memory_stats(self.device).get("segment.all.allocated", 0)
+
     def _batch(self, call: Call, count: int, sleep_ms: float, l2: str) -> tuple[list[float], list[float], list[bool]]:
         """Queues `count` samples behind a sleep and waits for them: (device ms, host ms to launch, whether in time)."""
         pairs = [(self._event(), self._event()) for _ in range(count)]
@@ -283,11 +311,30 @@ class CudaTimer:
                 seen, over = series.conditions, time.perf_counter() - started >= stop.budget_s
                 if retry == RETRIES or over or not clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):
                     break
-                time.sleep(SETTLE_S)
+                if not series.settled:  # a card at rest would have to settle again
+                    time.sleep(REST_S)
                 series.drop(MOVED)  # with what was read of the card at rest
                 earlier = nvml.Conditions()
+        if series.settled:
+            self._settled_until = time.perf_counter()
         if len(series.counting(limits)) < stop.min_samples:
             series.count_late()
+
+    def settle(self, series: Series, call: Call, call_ms: float, check: Check) -> None:
+        """SETTLE_S of the call, one behind the other; after a short break from such work twice as long as the break. Earlier
+        samples do not count."""
+        series.drop(UNSETTLED)
+        series.settled = True
+        started, ends = time.perf_counter(), []
+        hold_s = min(SETTLE_S, 2 * (started - self._settled_until))
+        while time.perf_counter() - started < hold_s:
+            check()
+            for _ in range(max(1, int(HOLD_MS / call_ms))):
+                call()
+            ends.append(self._event())
+            ends[-1].record()
+            if len(ends) > 1:  # the device never waits for the host
+                ends[-2].synchronize()
 
     def _sample(
         self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor], started: float,
@@ -318,12 +365,12 @@ class CudaTimer:
         if count <= 0 or series.no_graph:
             return
         check()
-        graph, stream = torch.cuda.CUDAGraph(), self._capturing
+        graph, stream, pool = torch.cuda.CUDAGraph(), self._capturing, torch.cuda.graph_pool_handle()
         stream.wait_stream(torch.cuda.current_stream(self.device))
         try:
             # By hand: torch.cuda.graph would empty the allocator's cache first, and the next point would pay for it.
             with torch.cuda.stream(stream):
-                graph.capture_begin()
+                graph.capture_begin(pool=pool)
                 try:
                     call()
                 except Exception:
@@ -332,6 +379,10 @@ class CudaTimer:
                     raise
                 graph.capture_end()
         except Exception as error:  # whatever a library raises for a call that it cannot capture is its answer
+            # A capture that did not end well leaves the allocator in its midst: it would never again give back what it
+            # holds in store when memory runs out.
+            with contextlib.suppress(RuntimeError):  # it had ended after all
+                torch._C._cuda_endAllocateToPool(self.device.index or 0, pool)
             series.no_graph = f"no CUDA graph: {first_line(error)}"
             # The generator was told that it is captured, and would refuse to draw for ever.
             generator = torch.cuda.default_generators[self.device.index or 0]

@@ -1,7 +1,10 @@
 """A tiny real launch decides whether a path can run a kind of problem; a version number or a clean import does not.
 
-A kind is what kernels are chosen by: path, dtype, head dim, mask, direction, head grouping. Each is tried once, on 128
-tokens; the trial also compiles what is compiled just in time and reads the kernel's name from the profiler.
+A kind is what kernels are chosen by: path, dtype, head dim, mask, padding, direction, head grouping. Each is tried once, on
+128 tokens; the trial also compiles what is compiled just in time and reads the kernel's name from the profiler.
+
+Where libraries are known to answer wrongly without a word, the trial looks at the answer: in query rows that see no key, and
+in a padded batch. Elsewhere a wrong answer is found at each point and makes it suspect.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from dataclasses import dataclass, replace
 import torch
 
 from attnlab.device import PathStatus
-from attnlab.measure.inputs import make_call, make_inputs
+from attnlab.measure.accuracy import judge, truth
+from attnlab.measure.inputs import Outputs, make_call, make_inputs
 from attnlab.measure.kernels import main_kernel
-from attnlab.paths import FLASH_CANDIDATES, PATHS
+from attnlab.paths import FLASH_CANDIDATES, PATHS, flash
 from attnlab.paths.base import Path, first_line, load
 from attnlab.problem import AttentionProblem
 
 TINY_SEQ = 128
+TINY_ODD = 77  # a length that fills no tile
 
 Say = Callable[..., None]  # say(event, **fields): a message of attnlab.protocol, without its id
 
@@ -40,6 +45,7 @@ class Verdict:
     provider: str
     reason: str = ""
     seconds: float = 0.0  # what the trial took, compilation included
+    wrong: bool = False  # it runs, and answers wrongly: `reason` says how
 
 
 class Trials:
@@ -57,7 +63,7 @@ class Trials:
         if name != "flash":
             return self._one(self.paths[name], problem, say, name)
         refusals = []
-        for candidate in FLASH_CANDIDATES:
+        for candidate in self._candidates(problem):
             verdict = self._one(self.paths[candidate], problem, say, name)
             if not verdict.reason:
                 return verdict
@@ -65,6 +71,12 @@ class Trials:
                 refusals.append(f"{candidate}: {verdict.reason}")
         reason = "no installed FlashAttention runs this; " + ("; ".join(refusals) or "none is installed")
         return Verdict(self.paths["flash"], "", reason)
+
+    def _candidates(self, problem: AttentionProblem) -> tuple[str, ...]:
+        if self.device.type != "cuda":
+            return FLASH_CANDIDATES
+        card = torch.cuda.get_device_properties(self.device)
+        return flash.candidates(problem, card.multi_processor_count, (card.major, card.minor))
 
     def _one(self, path: Path, problem: AttentionProblem, say: Say, asked: str) -> Verdict:
         if not (status := path.status()).usable:
@@ -85,8 +97,9 @@ class Trials:
     def _launch(self, path: Path, tiny: AttentionProblem) -> Verdict:
         started = time.perf_counter()
         try:
-            call = make_call(path.build(tiny), tiny, *make_inputs(tiny, self.device))
-            call()
+            inputs = make_inputs(tiny, self.device)
+            call = make_call(path.build(tiny), tiny, *inputs)
+            reason = wrong_in_edges(tiny, inputs, call())
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
         except Exception as error:  # whatever a library raises for a problem it does not take is its answer
@@ -94,7 +107,9 @@ class Trials:
                 raise DeviceLost(f"{path.name}: {first_line(error)}") from None
             return Verdict(path, path.provider, first_line(error), time.perf_counter() - started)
         seconds = time.perf_counter() - started
-        kernel = main_kernel(call, self.device)
+        if reason:
+            return Verdict(path, path.provider, reason, seconds, wrong=True)
+        kernel = main_kernel(call.launch, self.device)
         return Verdict(path, f"{path.provider} · {kernel}" if kernel else path.provider, seconds=seconds)
 
     def status(self, name: str, problem: AttentionProblem) -> PathStatus:
@@ -108,11 +123,32 @@ class Trials:
 
 
 def tiny_problem(problem: AttentionProblem) -> AttentionProblem:
-    """The smallest problem of the same kind: same dtype, head dim, mask, direction, grouping and order of lengths."""
+    """The smallest problem of the same kind: same dtype, head dim, mask, padding, direction, grouping and order of lengths,
+    with rows that see no key exactly where the problem has some, and an empty sequence where it has one."""
     q = TINY_SEQ * (2 if problem.seq_q > problem.seq_kv else 1)
     kv = TINY_SEQ * (2 if problem.seq_q < problem.seq_kv else 1)
-    group = problem.heads // problem.kv_heads
-    return replace(problem, batch=1, seq_q=q, seq_kv=kv, heads=group, kv_heads=1)
+    group, window, lengths = problem.heads // problem.kv_heads, problem.window, None
+    if window is not None and q > kv and not problem.causal:  # a window as wide as seq_q - seq_kv + 1 reaches every row
+        window = min(window, TINY_SEQ // 2) if problem.blind_rows else max(window, q - kv + 1)
+    if problem.lengths is not None:
+        lengths = (TINY_SEQ, TINY_ODD, *([0] if 0 in problem.lengths else []))
+    batch = 1 if lengths is None else len(lengths)
+    return replace(problem, batch=batch, seq_q=q, seq_kv=kv, heads=group, kv_heads=1, window=window, lengths=lengths)
+
+
+def wrong_in_edges(problem: AttentionProblem, inputs: tuple[torch.Tensor | None, ...], outputs: Outputs) -> str:
+    """Why an answer to a problem with blind rows or padding is wrong, in one line; "" when it is right or has neither."""
+    by_name = dict(zip(problem.outputs, outputs, strict=True))
+    for name in ("O", "dQ"):
+        rows = by_name[name][:, : problem.blind_rows] if name in by_name else None
+        if rows is not None and (rows != 0).any():  # NaN is not 0 either
+            worst = rows[rows != 0][0].item()
+            answered = "answers" if name == "O" else f"answers {name} ="
+            return f"{answered} {worst:.3g} in rows that see no key, where 0 is right"
+    if problem.lengths is None and not problem.blind_rows:
+        return ""
+    exact = truth(problem, *inputs)
+    return judge(exact.errors(outputs), exact.standard, problem.dtype)
 
 
 def device_lost(device: torch.device) -> bool:

@@ -1,7 +1,8 @@
 """The interface of an attention path, and how one is tried.
 
 A path turns a problem into a callable: (Q, K, V) → O, all (batch, seq, heads, head_dim). What a user would prepare once
-(a mask) is prepared in `build`, before any clock starts. Everything that can go wrong is a sentence:
+(a mask) is prepared in `build`, before any clock starts; where the tensors themselves are (a padded batch), it returns a
+Prepared, which says how. Everything that can go wrong is a sentence:
 
     status()               can it load here at all?           → PathStatus
     unsupported(problem)   does the library refuse this?      → "" or a reason in words
@@ -34,6 +35,7 @@ class Path:
 
     name: str
     device: torch.device
+    deterministic: bool = False  # build with the library's own promise of equal repeats, where it has one
 
     compiles: ClassVar[bool] = False  # anew for every shape, for seconds
 
@@ -74,6 +76,7 @@ def first_line(error: BaseException | str) -> str:
 
 
 NO_WINDOW = "a sliding window needs a mask that this kernel does not take"
+NO_PADDING = "a padded batch needs a mask that this kernel does not take; with a causal mask it needs none"
 
 
 def needs_half_precision(problem: AttentionProblem) -> str:
@@ -83,10 +86,22 @@ def needs_half_precision(problem: AttentionProblem) -> str:
 
 
 def hidden_pairs(problem: AttentionProblem, device: torch.device) -> torch.Tensor:
-    """(seq_q, seq_kv) bool, true where a query must not look: mask and window, bottom-right. 1 byte a pair.
+    """Bool, true where a query must not look: mask and window, bottom-right, and padding. 1 byte an element.
 
-    The causal part is built in place; what lies before a window takes a second mask while it is built.
+    (seq_q, seq_kv) without lengths, and with a causal mask, which hides the padding behind a query by itself; for lengths
+    alone (batch, 1, 1, seq_kv); for lengths and a window on both sides (batch, 1, seq_q, seq_kv). Padding is free to look at
+    padding, and all is free in an empty sequence: a row that is hidden throughout would make softmax NaN.
     """
+    if problem.lengths is None or problem.causal:
+        return _hidden_by_place(problem, device)
+    padding = padding_of(problem, device)
+    if problem.window is None:
+        return (padding & ~padding.all(dim=1, keepdim=True))[:, None, None, :]
+    return _hidden_by_place(problem, device) | (padding[:, None, None, :] & ~padding[:, None, :, None])
+
+
+def _hidden_by_place(problem: AttentionProblem, device: torch.device) -> torch.Tensor:
+    """(seq_q, seq_kv). The causal part is built in place; what lies before a window takes a second mask meanwhile."""
     own = (
         problem.seq_kv - problem.seq_q
     )  # query i's own key is i + own, and triu_ and tril_ count diagonals the same way
@@ -95,3 +110,52 @@ def hidden_pairs(problem: AttentionProblem, device: torch.device) -> torch.Tenso
     if problem.window is not None:
         hidden |= torch.ones_like(hidden).tril_(diagonal=own - problem.window)
     return hidden
+
+
+def padding_of(problem: AttentionProblem, device: torch.device) -> torch.Tensor:
+    """(batch, seq) bool, true where a padded batch holds no token."""
+    lengths = torch.tensor(problem.lengths, device=device)
+    return torch.arange(problem.seq_kv, device=device) >= lengths[:, None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An attention over tensors in a form of its own, made before any clock starts: what a padded batch needs.
+
+    prepare    (batch, seq, heads, dim) → what `attention` takes; Q, K, V and dO alike, whatever stands in the padding
+    attention  (Q, K, V) → O, all in that form
+    restore    back, for O and the gradients alike: (batch, seq, heads, dim), 0 in the padding
+    """
+
+    attention: Attention
+    prepare: Callable[[torch.Tensor], torch.Tensor]
+    restore: Callable[[torch.Tensor], torch.Tensor]
+
+    def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return self.restore(self.attention(self.prepare(q), self.prepare(k), self.prepare(v)))
+
+
+def padded(attention: Attention, problem: AttentionProblem, device: torch.device) -> Attention:
+    """`attention`, which computes padding as it does all else, given 0 there; as it is where there are no lengths."""
+    if problem.lengths is None:
+        return attention
+    padding = padding_of(problem, device)[:, :, None, None]
+
+    def blank(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.masked_fill(padding, 0)
+
+    return Prepared(attention, blank, blank)
+
+
+def packed(attention: Attention, problem: AttentionProblem, device: torch.device) -> Prepared:
+    """`attention` over (tokens, heads, dim), the sequences one after the other without padding."""
+    places = (~padding_of(problem, device)).flatten().nonzero().squeeze(1)
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.flatten(0, 1)[places]
+
+    def unpack(tokens: torch.Tensor) -> torch.Tensor:
+        whole = tokens.new_zeros(problem.batch * problem.seq_q, *tokens.shape[1:])
+        return whole.index_copy(0, places, tokens).unflatten(0, (problem.batch, problem.seq_q))
+
+    return Prepared(attention, pack, unpack)

@@ -1,13 +1,16 @@
 """The FlashAttention packages: flash-attn (2), flash_attn_interface (3) and flash-attn-4.
 
 All take (batch, seq, heads, head_dim) and align a causal mask bottom-right (flash-attn since 2.1). A window is given to all
-as window_size=(left, right), the keys seen besides one's own on either side. Whether one is installed is decided by its
-distribution, never by a folder: the flash-attn 2 wheel ships a `flash_attn/cute` of its own.
+as window_size=(left, right), the keys seen besides one's own on either side. A padded batch goes through
+flash_attn_varlen_func: its sequences packed one after the other, (tokens, heads, head_dim), with cu_seqlens, where each
+begins and the last ends. Whether one is installed is decided by its distribution, never by a folder: the flash-attn 2 wheel
+ships a `flash_attn/cute` of its own.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +18,14 @@ from typing import Any
 import torch
 
 from attnlab.device import PathStatus
-from attnlab.paths.base import GRID_LIMIT, Attention, Path, first_line, needs_half_precision, version
+from attnlab.paths.base import GRID_LIMIT, Attention, Path, first_line, needs_half_precision, packed, version
 from attnlab.problem import AttentionProblem
 
 
 @dataclass(frozen=True)
 class Package:
     distributions: tuple[str, ...]
-    module: str  # has flash_attn_func
+    module: str  # has flash_attn_func and flash_attn_varlen_func
     capabilities: tuple[int, ...]  # major compute capabilities it has kernels for
     install: str
 
@@ -79,6 +82,10 @@ class FlashAttn(Path):
             self._function = importlib.import_module(self._package.module).flash_attn_func
         return self._function
 
+    def load_varlen(self) -> Callable[..., Any]:
+        """The package's flash_attn_varlen_func. Raises whatever its import raises."""
+        return importlib.import_module(self._package.module).flash_attn_varlen_func
+
     def unsupported(self, problem: AttentionProblem) -> str:
         major, minor = torch.cuda.get_device_capability(self.device)
         if major not in self._package.capabilities:
@@ -96,16 +103,23 @@ class FlashAttn(Path):
         return ""
 
     def build(self, problem: AttentionProblem) -> Attention:
-        function, options = self.load(), {"causal": problem.causal}
+        options: dict[str, Any] = {"causal": problem.causal, **({"deterministic": True} if self.deterministic else {})}
         if problem.window is not None:
             left = problem.window - 1
             options["window_size"] = (left, 0 if problem.causal else left)
+        if problem.lengths is None:
+            function = self.load()
+        else:
+            function = self.load_varlen()
+            begins = torch.tensor((0, *itertools.accumulate(problem.lengths)), dtype=torch.int32, device=self.device)
+            options |= {"cu_seqlens_q": begins, "cu_seqlens_k": begins}
+            options |= {"max_seqlen_q": max(problem.lengths), "max_seqlen_k": max(problem.lengths)}
 
         def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             out = function(q, k, v, **options)
             return out[0] if isinstance(out, tuple) else out
 
-        return attention
+        return attention if problem.lengths is None else packed(attention, problem, self.device)
 
 
 def make(name: str, device: torch.device) -> Path:

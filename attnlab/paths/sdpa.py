@@ -16,12 +16,14 @@ from torch.nn.attention.bias import causal_lower_right
 from attnlab.device import PathStatus
 from attnlab.paths.base import (
     GRID_LIMIT,
+    NO_PADDING,
     NO_WINDOW,
     Attention,
     Path,
     first_line,
     hidden_pairs,
     needs_half_precision,
+    padded,
 )
 from attnlab.problem import AttentionProblem
 
@@ -46,18 +48,15 @@ class Sdpa(Path):
 
     def unsupported(self, problem: AttentionProblem) -> str:
         if self.device.type == "cpu":
-            if self.name == "sdpa-flash" and problem.blind_rows:
-                return "PyTorch's CPU flash kernel is not exact for query rows that see no key"
             return ""
         if problem.window is not None and self.name != "sdpa-math":
             return NO_WINDOW
+        if self.name == "sdpa-flash" and problem.lengths is not None and not problem.causal:
+            return NO_PADDING
         if self.name in ("sdpa-flash", "sdpa-cudnn") and needs_half_precision(problem):
             return needs_half_precision(problem)
         if self.name == "sdpa-flash" and problem.batch > GRID_LIMIT:
             return f"launch limit: batch is {problem.batch:,}, at most {GRID_LIMIT:,}"
-        if self.name in ("sdpa-cudnn", "sdpa-efficient") and problem.blind_rows:
-            # Tried on an H200 with torch 2.11: both answer 1.5 in rows that see no key, where 0 is right.
-            return f"{self.name} is wrong for query rows that see no key; seq_q must be at most seq_kv with causal"
         return ""
 
     def build(self, problem: AttentionProblem) -> Attention:
@@ -68,14 +67,13 @@ class Sdpa(Path):
         bias: torch.Tensor | None = None
         if problem.masked and not is_causal:
             # is_causal aligns top-left; these two align bottom-right.
-            if self.device.type == "cuda" and problem.window is None:
+            if self.device.type == "cuda" and problem.window is None and problem.lengths is None:
                 bias = causal_lower_right(problem.seq_q, problem.seq_kv)
             else:
                 # Added to the scores, which PyTorch would else make of a bool mask in every call.
-                bias = torch.zeros(
-                    problem.seq_q, problem.seq_kv, dtype=getattr(torch, problem.dtype), device=self.device
-                )
-                bias.masked_fill_(hidden_pairs(problem, self.device), -torch.inf)
+                hidden = hidden_pairs(problem, self.device)
+                bias = torch.zeros(hidden.shape, dtype=getattr(torch, problem.dtype), device=self.device)
+                bias.masked_fill_(hidden, -torch.inf)
 
         def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             with sdpa_kernel(backend):
@@ -89,7 +87,7 @@ class Sdpa(Path):
                 )
             return out.transpose(1, 2)
 
-        return _Explained(attention, self.name)
+        return padded(_Explained(attention, self.name), problem, self.device)
 
 
 class _Explained:

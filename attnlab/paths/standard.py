@@ -1,7 +1,8 @@
 """Standard attention: QKᵀ, scale, softmax, AV as separate operations, the scores written to memory and read again.
 
 It is what a good PyTorch user writes: batched matrix products on views, in the dtype asked for, the mask made once
-beforehand, no buffer kept alive longer than needed. `cost.standard_steps` lists what each operation moves.
+beforehand, no buffer kept alive longer than needed. Padding is computed
+like the rest: that is what such a user pays for. `cost.standard_steps` lists what each operation moves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 
 import torch
 
-from attnlab.paths.base import Attention, Path, hidden_pairs
+from attnlab.paths.base import Attention, Path, hidden_pairs, padded
 from attnlab.problem import AttentionProblem
 
 
@@ -36,7 +37,7 @@ class Standard(Path):
                 out = torch.cat((torch.zeros_like(out[:, :, :blind]), out[:, :, blind:]), dim=2)
             return out.transpose(1, 2)
 
-        return attention
+        return padded(attention, problem, self.device)
 
 
 def make(name: str, device: torch.device) -> Path:

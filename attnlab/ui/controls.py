@@ -14,9 +14,18 @@ import streamlit as st
 
 from attnlab.device import PathStatus
 from attnlab.paths import PATHS
-from attnlab.problem import ALIGNMENT, DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError
+from attnlab.presets import PRESETS
+from attnlab.problem import (
+    ALIGNMENT,
+    DIRECTIONS,
+    DTYPE_BYTES,
+    LIMITS,
+    AttentionProblem,
+    ProblemError,
+    check_whole_number,
+)
 from attnlab.run import WorkerState
-from attnlab.sweep import BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, L2_MODES, SHORTEST, Sweep, powers_of_two
+from attnlab.sweep import BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, L2_MODES, SHORTEST, Sweep, lengths_up_to
 from attnlab.ui import link
 from attnlab.ui.text import escape
 
@@ -36,14 +45,14 @@ class Form:
 
 def form(worker: WorkerState) -> Form:
     """Draws the form into the current container; link.seed has filled it."""
+    preset_widget(key="preset", on_change=fill)
     shape = shape_widgets(in_link)
     paths = path_widgets(in_link, {path.name: path for path in worker.paths})
     says = st.container()
     more, how = more_widgets(in_link)
     sweep, refusal = None, ""
     try:
-        problem = AttentionProblem(**shape, **more)
-        sweep = Sweep(problem=problem, seqs=powers_of_two(problem.seq_q), paths=paths, **how)
+        sweep = asked(shape, more, paths, how)
     except ProblemError as error:
         refusal = str(error)
     note = link.note(sweep)
@@ -59,10 +68,10 @@ def recorded_form(sweep: Sweep) -> Form:
     problem = sweep.problem
     values = {
         **link.shape_values(sweep),
+        **link.more_values(sweep),
         "causal": problem.causal,
-        "kv_heads": None if problem.kv_heads == problem.heads else problem.kv_heads,
-        "window": problem.window,
-        "queries": link.QUERIES[0] if sweep.seq_q is None else str(sweep.seq_q),
+        "other_seq": None,
+        "other_head_dim": None,
         "within": f"{100 * sweep.precision:g}",
         "l2": sweep.l2,
         "budget": max(1, round(sweep.budget_s)),
@@ -70,6 +79,7 @@ def recorded_form(sweep: Sweep) -> Form:
         **{path: path in sweep.paths for path in PATHS},
     }
     st.session_state.update({as_recorded(name)["key"]: value for name, value in values.items()})
+    preset_widget(key="recorded_preset", disabled=True)
     shape_widgets(
         as_recorded,
         batch_max=max(link.BATCH_MAX, problem.batch),
@@ -79,12 +89,47 @@ def recorded_form(sweep: Sweep) -> Form:
     )
     path_widgets(as_recorded, {})
     st.container()
-    more_widgets(
-        as_recorded,
-        queries=tuple(dict.fromkeys([*link.QUERIES, values["queries"]])),
-        within=tuple(dict.fromkeys([*link.WITHIN, values["within"]])),
-    )
+    more_widgets(as_recorded, within=tuple(dict.fromkeys([*link.WITHIN, values["within"]])))
     return Form(sweep)
+
+
+def asked(shape: dict[str, Any], more: dict[str, Any], paths: tuple[str, ...], how: dict[str, Any]) -> Sweep:
+    """What the widgets say. Raises ProblemError."""
+    others = {"seq_q": more["other_seq"], "head_dim": more["other_head_dim"]}
+    shape = shape | {name: value for name, value in others.items() if value is not None}
+    check_whole_number("longest sequence", shape["seq_q"], LIMITS["seq_q"])
+    problem = AttentionProblem(
+        **shape, kv_heads=more["kv_heads"], window=more["window"], lengths=read_lengths(more["lengths"])
+    )
+    return Sweep(problem=problem, seqs=lengths_up_to(problem.seq_q), paths=paths, **how)
+
+
+def read_lengths(text: str) -> tuple[int, ...] | None:
+    """The numbers of "512, 301"; None for nothing. Raises ProblemError."""
+    try:
+        return tuple(int(part) for part in text.split(",")) if text.strip() else None
+    except ValueError:
+        raise ProblemError(f"lengths is {text!r}; legal: {link.LENGTHS}, or nothing for no padding") from None
+
+
+def preset_widget(**tied: Any) -> None:
+    """A list that fills the form once; what it has filled in can be edited, so it does not stay chosen."""
+    st.selectbox(
+        "Preset",
+        list(PRESETS),
+        index=None,
+        format_func=lambda name: PRESETS[name].title,
+        placeholder="Fill in what a model runs",
+        help="The shape of one layer of a model. It fills in the form below; everything there can still be changed.",
+        **tied,
+    )
+
+
+def fill() -> None:
+    """Runs before the page does: the preset's values into the widgets, which are not there yet."""
+    preset, st.session_state["preset"] = PRESETS.get(st.session_state["preset"]), None
+    if preset is not None:
+        st.session_state.update(link.form_values(preset.sweep()))
 
 
 def in_link(name: str, **default: Any) -> dict[str, Any]:
@@ -108,11 +153,16 @@ def shape_widgets(
         "seq_q": st.select_slider(
             "Longest sequence",
             seqs,
-            help=f"The sweep measures {SHORTEST}, {2 * SHORTEST}, … up to this length.",
-            **tie("seq"),
+            help=f"The sweep measures {SHORTEST}, {2 * SHORTEST}, … up to this length. Any other is under More.",
+            **({"disabled": st.session_state.get("other_seq") is not None} | tie("seq")),
         ),
         "heads": st.slider("Heads", 1, heads_max, **tie("heads")),
-        "head_dim": st.select_slider("Head dim", head_dims, **tie("head_dim")),
+        "head_dim": st.select_slider(
+            "Head dim",
+            head_dims,
+            help="Any other is under More.",
+            **({"disabled": st.session_state.get("other_head_dim") is not None} | tie("head_dim")),
+        ),
         "dtype": st.segmented_control("Dtype", list(DTYPE_BYTES), required=True, width="stretch", **tie("dtype")),
         "direction": st.segmented_control(
             "Direction", list(DIRECTIONS), required=True, width="stretch", **tie("direction")
@@ -144,10 +194,9 @@ def path_box(name: str, here: PathStatus | None, tied: dict[str, Any]) -> bool:
     )
 
 
-def more_widgets(
-    tie: Tie, queries: Sequence[str] = link.QUERIES, within: Sequence[str] = link.WITHIN
-) -> tuple[dict[str, int | None], dict[str, Any]]:
-    """The rest of the problem: kv_heads and window, None for as many as heads and for none; and how it is swept."""
+def more_widgets(tie: Tie, within: Sequence[str] = link.WITHIN) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The rest of the problem: kv_heads, window, lengths as text, and other_seq and other_head_dim, which go before their
+    sliders; None or "" for what is as usual. And how it is swept."""
     with st.popover("More", key="more", width="stretch"):
         problem = {
             "kv_heads": st.number_input(
@@ -164,13 +213,34 @@ def more_widgets(
                 help="Keys at a distance less than this are seen: on both sides, with a causal mask before the query alone.",
                 **tie("window", value=None),
             ),
+            "lengths": st.text_input(
+                "Lengths",
+                placeholder="no padding",
+                help="A padded batch: the tokens of each sequence at the longest length, such as 512, 301 for a batch of 2;"
+                " 0 is an empty sequence. Shorter points have them in proportion.",
+                **tie("lengths", value=""),
+            ),
         }
-        seq_q = choice(
+        seq_q = st.number_input(
             "Queries",
-            queries,
-            "1 is decoding: one new token looks back over a cache of as many keys as the sequence is long.",
-            tie("queries", default=queries[0]),
+            step=1,
+            placeholder=link.AS_MANY,
+            help="1 is decoding: one new token looks back over a cache of as many keys as the sequence is long. Any other"
+            " number is cross-attention: so many queries at every point.",
+            **tie("queries", value=None),
         )
+        problem |= {
+            "other_seq": st.number_input(
+                "Other longest sequence",
+                step=1,
+                placeholder="as the slider says",
+                help="The sweep ends there, whether it is a power of two or not.",
+                **tie("other_seq", value=None),
+            ),
+            "other_head_dim": st.number_input(
+                "Other head dim", step=1, placeholder="as the slider says", **tie("other_head_dim", value=None)
+            ),
+        }
         precision = choice(
             "Interval within ± %",
             within,
@@ -199,7 +269,7 @@ def more_widgets(
     return problem, {
         "budget_s": budget_s,
         "try_oom": try_oom,
-        "seq_q": None if seq_q == link.QUERIES[0] else int(seq_q),
+        "seq_q": seq_q,
         "precision": float(precision) / 100,
         "l2": l2,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape as escape_html
 
 import streamlit as st
@@ -17,18 +18,23 @@ LINE_CHARACTERS = 64  # of full size that surely fit beside the open sidebar
 
 
 def sentence(run: Run) -> None:
-    """The run in one sentence, at stage size.
+    """The run in one sentence, at stage size."""
+    spoken(summary.sentence(run))
 
-    Native headings have one size for every screen. This one grows with the screen and always fills the height of two
-    lines, set smaller when it is long, so that the charts below stay where they are while the sentence changes.
+
+def spoken(said: str, lines: int = 2) -> None:
+    """What is to be read out, at stage size, in a box of so many lines of full size.
+
+    Native headings have one size for every screen. This one grows with the screen and always fills the same height, set
+    smaller when it is long, so that the charts below stay where they are while the sentence changes.
     """
-    said = summary.sentence(run)
     size = "clamp(1.5rem, 2.05vw, 4rem)"
-    # n lines have the height of two at 2/n of the size; at the size s each holds LINE_CHARACTERS / s characters.
-    scale = max(min(2 / n, n * LINE_CHARACTERS / len(said)) for n in range(2, 9))
-    box = f"height: calc(2.5 * {size}); overflow: hidden"
+    # n lines have the height of the box at lines/n of the size; at the size s each holds LINE_CHARACTERS / s characters.
+    scale = max(min(lines / n, n * LINE_CHARACTERS / len(said)) for n in range(lines, 9))
+    box = f"height: calc({1.25 * lines:g} * {size}); overflow: hidden"
     text = f"font-size: calc({scale:.2f} * {size}); line-height: 1.25; font-weight: 650; margin: 0"
-    st.html(f'<div style="{box}"><p style="{text}">{escape_html(said)}</p></div>')
+    unbroken = re.sub(r"(\de-)(?=\d)", "\\1\u2060", escape_html(said))  # 2.2e-3 stays on one line
+    st.html(f'<div style="{box}"><p style="{text}">{unbroken}</p></div>')
 
 
 def figures(run: Run, picked_seq: int) -> None:
@@ -94,7 +100,7 @@ def clock() -> str:
 def count(run: Run) -> str:
     """By which count the rates are drawn; a link holds it. There is nothing to choose where no pair is masked."""
     st.markdown(":small[:gray[Work counted]]", width="content", wrap=False)
-    masked = run.sweep.problem.causal or run.sweep.problem.window is not None
+    masked = run.sweep.problem.masked
     chosen = st.segmented_control(
         "Count of the work",
         list(charts.COUNTS),

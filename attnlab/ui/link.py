@@ -5,6 +5,8 @@ of the address while it equals the widget's declared default. A declared default
 or one link would mean two shapes on two machines: the sliders declare their smallest value, dtype and direction declare
 none (so an address that this page wrote always holds them), and the defaults that fit the device are seeded into the
 session.
+A slider holds the usual values; any other stands in a number beside it (`other_seq`, `other_head_dim`), so that no slider's
+stops depend on what a link says.
 A choice whose options depend on what is shown (`replay`, `picked_seq`) is not bound but read and written here: a bound
 one would put its label into the address and lose a value that is its first option.
 Nothing is trusted because the browser checked it: the address is validated here, and the values again by the Sweep.
@@ -29,7 +31,8 @@ BATCH_MAX = 64
 SEQS = powers_of_two(131_072)
 HEADS_MAX = 128
 HEAD_DIMS = (32, 64, 96, 128, 192, 256)
-QUERIES = ("as many as keys", "1")
+AS_MANY = "as many as keys"  # queries, where no number says otherwise
+LENGTHS = "whole numbers with commas between them, one for each sequence of the batch"
 WITHIN = ("0.5", "1", "2", "5")  # percent
 
 SEEDED = "_form_seeded"  # what the form was filled with before the device was known
@@ -73,6 +76,29 @@ def seed(worker: WorkerState) -> None:
         if all(st.session_state.get(key) == value for key, value in seeded.items()):
             st.session_state.update({key: defaults[key] for key in seeded})
             st.session_state.pop(SWEEP, None)  # this change is not the visitor's
+
+
+def form_values(sweep: Sweep) -> dict[str, int | str | bool | None]:
+    """The form's values for the whole problem of a sweep, by widget key. What no slider can hold goes into the number beside
+    it; the slider then stands at the next smaller value."""
+    problem, values = sweep.problem, shape_values(sweep)
+    others = {}
+    for key, other, stops in (("seq", "other_seq", SEQS), ("head_dim", "other_head_dim", HEAD_DIMS)):
+        value = values[key]
+        others[other] = None if value in stops else value
+        values[key] = max((stop for stop in stops if stop <= value), default=stops[0])
+    return {**values, **others, **more_values(sweep), "causal": problem.causal}
+
+
+def more_values(sweep: Sweep) -> dict[str, int | str | None]:
+    """The rest of a problem, by widget key; None or "" for what is as usual."""
+    problem = sweep.problem
+    return {
+        "kv_heads": None if problem.kv_heads == problem.heads else problem.kv_heads,
+        "window": problem.window,
+        "queries": sweep.seq_q,
+        "lengths": ", ".join(map(str, problem.lengths_at(sweep.seqs[-1]) or ())),
+    }
 
 
 def shape_values(sweep: Sweep) -> dict[str, int | str]:
@@ -139,13 +165,15 @@ def faults(link: Mapping[str, str], recorded: Mapping[str, Run]) -> list[Fault]:
         "head_dim": HEAD_DIMS,
         "kv_heads": range(-(2**31), 2**31),
         "window": range(1, LIMITS["seq_kv"] + 1),
+        "queries": range(1, LIMITS["seq_q"] + 1),
+        "other_seq": range(1, LIMITS["seq_q"] + 1),
+        "other_head_dim": range(1, LIMITS["head_dim"] + 1),
         "budget": range(1, BUDGET_MAX_S + 1),
         "picked_seq": tuple(sorted({*SEQS, *(seq for run in recorded.values() for seq in run.sweep.seqs)})),
     }
     words = {
         "dtype": tuple(DTYPE_BYTES),
         "direction": DIRECTIONS,
-        "queries": QUERIES,
         "within": WITHIN,
         "l2": L2_MODES,
         "clock": tuple(CLOCKS),
@@ -155,10 +183,14 @@ def faults(link: Mapping[str, str], recorded: Mapping[str, Run]) -> list[Fault]:
     switches = ("causal", "live", "try_oom", *PATHS)
     found = []
     for key, text in link.items():
+        if key == "queries" and text == AS_MANY:
+            continue  # what it means without a number
         if key in whole and not (re.fullmatch("-?[0-9]{1,10}", text) and int(text) in whole[key]):
             found.append(Fault(key, text, legal_numbers(whole[key])))
         elif key in words and text not in words[key]:
             found.append(Fault(key, text, ", ".join(words[key]) or "nothing, for no run is recorded here"))
+        elif key == "lengths" and not re.fullmatch(r"[0-9]{1,10}( *, *[0-9]{1,10})*", text.strip()):
+            found.append(Fault(key, text, LENGTHS))
         elif key in switches and text.lower() not in ("true", "false"):
             found.append(Fault(key, text, "true, false"))
     return found

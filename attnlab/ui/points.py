@@ -93,7 +93,9 @@ CONFIG = {
         "Error of standard", 2, help="The same of standard attention in this dtype, on these rows"
     ),
     "tflops": number("TFLOP/s", 3, help="By the exact count of the work, mask included"),
-    "dense_tflops": number("TFLOP/s (dense count)", 3, help="As if no pair were masked; above what was computed"),
+    "dense_tflops": number(
+        "TFLOP/s (dense count)", 3, help="As if nothing were masked or padded; above what was computed"
+    ),
     "clock_mhz": number("Clock MHz", help="Median of the multiprocessors' clock while the samples ran"),
     "clock_moved": st.column_config.TextColumn("Clock moved", help=f"Changed by more than {CLOCK_SHIFT:.0%} meanwhile"),
     "throttle": st.column_config.TextColumn("Lowered by", help="Reasons that the driver gave for a lower clock"),

@@ -16,9 +16,10 @@ from attnlab.export import recorded_runs as load_recorded_runs
 from attnlab.lab import Lab
 from attnlab.run import Run
 from attnlab.store import Store, home
+from attnlab.sweep import TIME
 
 # (script, title), in the order of the menu; the first is where a visitor lands.
-PAGES = (("pages/live.py", "Live lab"),)
+PAGES = (("pages/live.py", "Live lab"), ("pages/exactness.py", "Exactness"))
 
 ROUTED = "_routed"
 
@@ -45,7 +46,24 @@ def lab() -> Lab:
 
 
 @st.cache_resource(show_spinner=False)
-def recorded_runs() -> tuple[dict[str, Run], list[str]]:
-    """The runs that ship with AttnLab, measured by this program on real GPUs, by the name of their file; and a line for
-    each file that cannot be read. Read once a server."""
+def recordings() -> tuple[dict[str, Run], list[str]]:
+    """The runs that ship with AttnLab, measured by this program on real GPUs, by the name of their file, newest first; and
+    a line for each file that cannot be read. Read once a server."""
     return load_recorded_runs()
+
+
+def recorded_runs() -> tuple[dict[str, Run], list[str]]:
+    """Those of them that measured time, which the live page replays; and the lines for what cannot be read."""
+    runs, refused = recordings()
+    return {name: run for name, run in runs.items() if run.sweep.task == TIME}, refused
+
+
+def recorded_looks() -> tuple[dict[str, tuple[Run, ...]], list[str]]:
+    """Those of them that looked at answers, by the name of the device; and the lines for what cannot be read."""
+    runs, refused = recordings()
+    devices: dict[str, tuple[Run, ...]] = {}
+    for run in runs.values():
+        if run.sweep.task != TIME:
+            name = run.device.name if run.device else "unknown device"
+            devices[name] = (*devices.get(name, ()), run)
+    return devices, refused
