@@ -16,9 +16,9 @@ moves (`standard_steps`), which is where its time goes.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from attnlab.problem import AttentionProblem
+from attnlab.problem import FORWARD, AttentionProblem
 
 FORWARD_PRODUCTS = 2
 BACKWARD_PRODUCTS = 5
@@ -195,6 +195,26 @@ def standard_steps(problem: AttentionProblem) -> tuple[MemoryStep, ...]:
         if group > 1:
             steps += [("dK for each KV head", k, one_k), ("dV for each KV head", k, one_k)]
     return tuple(MemoryStep(*step) for step in steps)
+
+
+OPERATIONS = {  # the step → the line of attnlab/paths/standard.py that makes it
+    "K for each query head": "K and V for each query head",
+    "V for each query head": "K and V for each query head",
+    "copy of Q": "QKᵀ",
+    "copy of K": "QKᵀ",
+    "copy of scores": "mask",
+    "copy of V": "AV",
+}
+
+
+def standard_operations(problem: AttentionProblem) -> tuple[MemoryStep, ...]:
+    """The forward steps of `standard_steps`, those that one line of code makes taken together, in the order of the lines."""
+    moved: dict[str, MemoryStep] = {}
+    for step in standard_steps(replace(problem, direction=FORWARD)):
+        name = OPERATIONS.get(step.name, step.name)
+        before = moved.get(name, MemoryStep(name, 0, 0))
+        moved[name] = MemoryStep(name, before.read_bytes + step.read_bytes, before.write_bytes + step.write_bytes)
+    return tuple(moved.values())
 
 
 def mask_bytes(problem: AttentionProblem) -> int:

@@ -6,6 +6,7 @@ measurement carries findings:
     exactness     one for each output (O, dQ, dK, dV), and one for the negative control
     determinism   one for each output and mode: how far repeated calls are apart, and what the mode costs
     edges         one for each numerical edge: what the path answers, and what is right
+    anatomy       one for each operation of standard attention, or one for all of another path: kernels, time, bytes
     support       one for each feature: whether the path runs it, decided by a launch and its answer
 """
 

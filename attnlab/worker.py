@@ -43,7 +43,9 @@ class Worker:
         from attnlab.measure.point import Bench
 
         self.out = out
-        self.device = torch.device(device_name or ("cuda:0" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(
+            legal_device(device_name, torch.cuda.device_count() if torch.cuda.is_available() else 0)
+        )
         self.bench = Bench(self.device)
         self.facts = self.bench.facts
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -206,6 +208,16 @@ class Worker:
             yield
         finally:
             os.close(descriptor)
+
+
+def legal_device(name: str, cards: int) -> str:
+    """The device to measure on, the first of `cards` GPUs when the name is empty, else the CPU. Raises RuntimeError for one
+    that is not there."""
+    legal = [*(f"cuda:{i}" for i in range(cards)), "cpu"]
+    name = {"": legal[0], "cuda": "cuda:0"}.get(name, name)
+    if name not in legal:
+        raise RuntimeError(f"device is {name!r}; legal here: {', '.join(legal)}")
+    return name
 
 
 def open_lock(path: Path) -> int | None:

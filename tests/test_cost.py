@@ -179,3 +179,11 @@ def test_one_batch_item_needs_no_copy_and_a_mask_two_passes_more():
 def test_flash_adds_output_and_lse():
     problem = make(heads=16, seq_q=8192, head_dim=128)
     assert cost.predicted_peak_bytes(problem, "flash") == (32 << 20) + (512 << 10)
+
+
+def test_the_lines_of_standard_attention_move_what_its_steps_move():
+    problem = AttentionProblem(batch=2, seq_q=96, seq_kv=128, heads=4, kv_heads=2, head_dim=32, causal=True)
+    steps, lines = cost.standard_steps(problem), cost.standard_operations(problem)
+    assert [line.name for line in lines] == ["K and V for each query head", "QKᵀ", "scale", "mask", "softmax", "AV"]
+    assert sum(line.moved_bytes for line in lines) == sum(step.moved_bytes for step in steps)
+    assert cost.standard_operations(replace(problem, direction="forward+backward")) == lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnlab import edges
+from attnlab import cost, edges
 from attnlab.measure import determinism as determinism_module
 from attnlab.measure.edges import EDGES
 from attnlab.measure.examine import examiner
@@ -145,6 +145,24 @@ def test_a_wrong_answer_at_an_edge_stands_beside_the_right_one():
     nan = compared("rows", {"O": torch.tensor([0.0, 1.0, torch.nan], dtype=torch.float64)}, right, 0.01)
     assert nan.verdict == "fail" and nan.values["got"] is None and nan.values["max_abs"] is None
     assert compared("rows", right, right, 0.01).verdict == "pass"
+
+
+@pytest.mark.parametrize("more", [{}, {"causal": True}, {"kv_heads": 2}, {"causal": True, "seq_kv": 80}], ids=str)
+def test_anatomy_takes_standard_attention_apart_line_by_line(bench, more):
+    problem = AttentionProblem(**{"batch": 2, "seq_q": 64, "heads": 4, "head_dim": 32, "dtype": "float32"} | more)
+    points = look(bench, problem, ["standard", "flash"], "anatomy")
+    found = {f.what: f for f in points["standard"].findings}
+    lines = ["QKᵀ", "scale", *(["mask"] if problem.causal else []), "softmax", "AV"]
+    expand = ["K and V for each query head"] if problem.kv_heads < problem.heads else []
+    assert list(found) == [*expand, *lines, "transpose of Q", "contiguous Q"]
+    for operation in cost.standard_operations(problem):
+        values = found[operation.name].values
+        assert (values["read_bytes"], values["write_bytes"]) == (operation.read_bytes, operation.write_bytes)
+        assert values["device_ms"] > 0 and found[operation.name].text
+    assert found["contiguous Q"].values["read_bytes"] == cost.query_bytes(problem)
+    (flash,) = points["flash"].findings
+    assert flash.what == "kernel" and "flash" in flash.text
+    assert flash.values["read_bytes"] + flash.values["write_bytes"] == cost.min_bytes(problem)
 
 
 def test_support_names_every_feature_once_and_says_why_not(bench):

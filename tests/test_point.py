@@ -120,7 +120,12 @@ def test_a_wrong_answer_is_suspect_and_says_by_how_much(bench, path):
 
 
 def test_a_compilation_inside_the_clock_is_kept_out_of_the_median(bench):
-    m = visit(bench, CPU_PROBLEM, ["faulty-compiles"], phase="refined", min_samples=10)["faulty-compiles"]
+    for _ in range(
+        3
+    ):  # on a machine that turns to other work meanwhile, half of the samples may be "far above the smallest"
+        m = visit(bench, CPU_PROBLEM, ["faulty-compiles"], phase="refined", min_samples=10)["faulty-compiles"]
+        if m.unused:
+            break
     assert m.ok and max(m.samples_ms) > 1e3 * COMPILES_S > 2 * m.device_ms_high
     assert m.samples_ms.index(max(m.samples_ms)) in m.unused and m.samples == len(m.samples_ms) - len(m.unused)
     assert any("outlier" in note for note in m.notes)
@@ -158,6 +163,20 @@ def test_running_out_of_memory_is_a_result_and_the_step_goes_on(bench):
     points = visit(bench, CPU_PROBLEM, ["faulty-oom", "standard"])
     assert points["faulty-oom"].status == "oom" and points["faulty-oom"].device_ms is None
     assert points["standard"].status == "ok"
+
+
+def test_f22_everything_is_asked_of_the_device_that_was_chosen(monkeypatch):
+    asked = []
+
+    def ask(name):
+        return lambda device: asked.append((name, str(device)))
+
+    for name in ("device_facts", "Trials", "make_timer", "_take_workspaces"):
+        monkeypatch.setattr(point_module, name, ask(name))
+    monkeypatch.setattr(torch.cuda, "set_device", ask("set_device"))
+    Bench(torch.device("cuda:1"))
+    assert asked[0] == ("set_device", "cuda:1")  # or what comes next would find the first
+    assert len(asked) == 5 and {device for _, device in asked} == {"cuda:1"}
 
 
 def test_what_ran_is_read_at_the_size_that_was_measured(monkeypatch):

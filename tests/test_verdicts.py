@@ -98,11 +98,20 @@ def repeats(what, mode, identical, **values):
     return Finding(what=what, mode=mode, verdict=verdict, values=values)
 
 
+def timed(ms, within):
+    return {"device_ms": ms, "device_ms_low": ms - within, "device_ms_high": ms + within}
+
+
 def test_determinism_says_what_differs_and_what_the_promise_costs():
-    found = [
-        repeats("O", "default", 10, device_ms=1.0, peak_bytes=100), repeats("dQ", "default", 0),
-        repeats("O", "deterministic", 10, device_ms=1.5, peak_bytes=300), repeats("dQ", "deterministic", 10),
-    ]  # fmt: skip
+    def found(within):
+        return [
+            repeats("O", "default", 10, **timed(1.0, within), peak_bytes=100), repeats("dQ", "default", 0),
+            repeats("O", "deterministic", 10, **timed(1.5, within), peak_bytes=300), repeats("dQ", "deterministic", 10),
+        ]  # fmt: skip
+
+    vague = look(point("flash", 512, *found(0.3)), task="determinism", seqs=(512,), paths=("flash",))
+    assert "takes" not in verdicts.determinism(vague)  # the intervals overlap
+    found = found(0.1)
     run = look(point("flash", 512, *found), task="determinism", seqs=(512,), paths=("flash",))
     assert verdicts.determinism(run) == (
         "By default not the same bits each time: flash dQ (0 of 10 equal). Deterministic mode takes flash 1.5× the time."

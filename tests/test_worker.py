@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.worker import legal_device
+
 ROOT = Path(__file__).parent.parent
 PROBLEM = {"batch": 1, "seq_q": 512, "heads": 2, "head_dim": 32, "dtype": "float32"}
 
@@ -219,3 +221,26 @@ def test_an_unknown_device_is_refused_in_words(tmp_path):
     )
     (fatal,) = [json.loads(line) for line in process.stdout.splitlines()]
     assert fatal["event"] == "fatal" and "device cannot be used" in fatal["reason"]
+
+
+@pytest.mark.parametrize(("name", "cards", "chosen"), [("", 0, "cpu"), ("", 2, "cuda:0"), ("cuda", 1, "cuda:0"),
+                                                       ("cuda:1", 2, "cuda:1"), ("cpu", 2, "cpu")])  # fmt: skip
+def test_f22_a_device_that_is_there_can_be_chosen(name, cards, chosen):
+    assert legal_device(name, cards) == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "cards", "legal"), [("cuda:1", 1, "cuda:0, cpu"), ("cuda", 0, "cpu"), ("gpu", 0, "cpu")]
+)
+def test_f22_one_that_is_not_there_is_refused_with_those_that_are(name, cards, legal):
+    with pytest.raises(RuntimeError, match=f"^device is .*; legal here: {legal}$"):
+        legal_device(name, cards)
+
+
+def test_a_device_that_is_not_there_ends_the_worker_with_one_line():
+    ran = subprocess.run(
+        [sys.executable, "-m", "attnlab.worker", "--device", "cuda:77"],
+        cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    (line,) = ran.stdout.splitlines()
+    assert json.loads(line)["event"] == "fatal" and "legal here: " in line and "Traceback" not in ran.stderr

@@ -77,6 +77,11 @@ def main_operator(profiler: profile) -> str:
     return _longest((event.name, event.self_cpu_time_total) for event in profiler.function_events)
 
 
+def names(call: Callable[[], Any], device: torch.device) -> list[str]:
+    """The kernels of one call on a CUDA device, shortened, in order; empty on a CPU and where the profiler may not look."""
+    return [_short(kernel.name) for kernel in timeline(call, device)] if device.type == "cuda" else []
+
+
 def main_kernel(call: Callable[[], Any], device: torch.device) -> str:
     """The name of the kernel (on a CPU: the operator) in which one call spends most of its time; "" when nothing was seen."""
     if device.type == "cuda":

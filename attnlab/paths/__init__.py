@@ -28,8 +28,8 @@ PATHS: dict[str, PathInfo] = {
         PathInfo("sdpa-cudnn", "sdpa", "scaled_dot_product_attention held to cuDNN"),
         PathInfo("sdpa-efficient", "sdpa", "scaled_dot_product_attention held to the memory-efficient kernel"),
         PathInfo("sdpa-math", "sdpa", "scaled_dot_product_attention held to plain operations"),
-        PathInfo("compiled", "compiled", "standard under torch.compile"),
-        PathInfo("flex", "compiled", "FlexAttention, a flash kernel that torch.compile generates"),
+        PathInfo("compiled", "compiled", "standard under torch.compile, which may put a flash kernel in its place"),
+        PathInfo("flex", "flex", "FlexAttention, a flash kernel that torch.compile generates"),
     )
 }
 
