@@ -597,3 +597,24 @@ def test_a_step_behind_ceilings_that_wait_for_the_device_is_not_a_timeout(make_l
     """Two servers on a card that neither knows yet: the second one's worker waits with its ceilings, longer than a limit."""
     run = result(make_lab(ceilings_wait_s=1.5, limits={"time_limit_s": 0.5}))
     assert {m.status for m in run.measurements} == {"ok"}
+
+
+# Looks at the answers
+
+
+EXACTNESS = replace(QUICK, task="exactness")
+
+
+def test_a_look_is_a_run_whose_points_carry_findings_and_no_time(make_lab):
+    lab = make_lab()
+    run = result(lab, EXACTNESS)
+    assert run.state == "done" and set(statuses(run).values()) == {"ok"}
+    assert all(m.findings[0].text == "exactness" and m.device_ms is None for m in run.measurements)
+    again = lab.snapshot(lab.submit(EXACTNESS)).run
+    assert again.measurements == run.measurements and again.id.startswith(run.id)  # from the store
+    assert result(lab, QUICK).measurements[0].device_ms  # a look is no answer to how long it takes
+
+
+def test_a_fault_in_a_look_costs_one_point(make_lab):
+    run = result(make_lab(die_at=["flash", 256]), EXACTNESS)
+    assert statuses(run) == all_ok_but(EXACTNESS, "flash", 256, "fault")
