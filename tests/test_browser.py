@@ -98,10 +98,8 @@ def choose(page, key, option):
 @pytest.mark.parametrize(
     ("title", "line"),
     [
-        ("ViT-L/16, 224 pixels", "--seqs 128,197 --dtype float16"),
         ("Whisper large, cross-attention", "--seqs 128,256,512,1024,1500 --dtype float16 --seq-q 448"),
         ("BERT large, a padded batch", "--dtype float16 --lengths 512,421,300,256,178,128,64,31"),
-        ("Llama-3 8B, training", "--kv-heads 8 --direction forward+backward --causal"),
     ],
 )
 def test_a_preset_fills_the_form_and_its_address_shows_the_same_elsewhere(chromium_page, fake_app, title, line):
