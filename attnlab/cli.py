@@ -4,6 +4,9 @@
     python -m attnlab sweep --seqs 128,256,512     a sweep as a live table, then what the page says of it
     python -m attnlab check --task exactness       a look at the answers instead: how far from the truth, and whether too far
     python -m attnlab record --out FILE            a sweep or, with --task, a look, written as the file that a page replays
+    python -m attnlab roofline --gpu H200          time on paper; --textbook: as the textbook has it, and wrong
+    python -m attnlab plan --gpu H200 --seq 32768  what each path needs of its memory, and the longest sequence that fits
+    python -m attnlab claims                       what people say of FlashAttention, tested here
 
 Exit codes: 0 when it ran (a point out of memory is a result, and so is an answer that fails), 1 when it could not, 2 for
 bad arguments with one line that names the legal values, 130 when interrupted.
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import queue
@@ -23,13 +27,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attnlab import nvml, protocol, table, verdicts
+from attnlab import calculate, claims, hardware, nvml, protocol, table, textbook, verdicts
 from attnlab.command_line import PROGRAM
+from attnlab.device import Device
 from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
 from attnlab.paths import PATHS
 from attnlab.presets import PRESETS
-from attnlab.problem import DIRECTIONS, DTYPE_BYTES, FORWARD_BACKWARD, LIMITS, AttentionProblem, ProblemError
+from attnlab.problem import DIRECTIONS, DTYPE_BYTES, FORWARD, FORWARD_BACKWARD, LIMITS, AttentionProblem, ProblemError
 from attnlab.process import WorkerProcess
 from attnlab.run import Run
 from attnlab.store import Store
@@ -84,19 +89,22 @@ class _Parser(argparse.ArgumentParser):
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog=PROGRAM, description="Standard attention and FlashAttention, measured.", allow_abbrev=False)
-    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,check,record}")
+    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,check,record,roofline,plan,claims}")
     for name, run, add, text in (
         ("compare", _compare, _add_compare, "two paths back to back, round by round, wall clock"),
         ("sweep", _sweep, _add_sweep, "latency and memory against sequence length, as a live table"),
         ("check", _sweep, _add_check, "a look at the answers: exactness, determinism, edges, support"),
         ("record", _record, _add_record, "a sweep or a look, written as a file that the page replays"),
+        ("roofline", _roofline, _add_roofline, "time on paper: FLOPs over peak and bytes over bandwidth"),
+        ("plan", _plan, _add_plan, "what each path needs of a device's memory, and what fits"),
+        ("claims", _claims, _add_claims, "what people say of FlashAttention, tested here"),
     ):
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.set_defaults(run=run, parser=command)
         add(command)
     arguments, unknown = parser.parse_known_args(argv)
     if arguments.command is None:
-        parser.error("no command given; legal: compare, sweep, check, record")
+        parser.error("no command given; legal: compare, sweep, check, record, roofline, plan, claims")
     if unknown:
         legal = [option for action in arguments.parser._actions for option in action.option_strings]
         arguments.parser.error(f"{unknown[0]} is not an option; legal: {', '.join(legal)}")
@@ -172,6 +180,50 @@ def _add_record(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", type=_one_of(TASKS), metavar="TASK", default=TIME,
                         help=f"what is asked of each path: {', '.join(TASKS)}; default: {TIME}")  # fmt: skip
     parser.add_argument("--out", type=_writable, metavar="FILE", required=True, help="the file to write")
+
+
+def _add_roofline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--textbook", action="store_true", help="as the textbook has it: one score matrix, four passes")
+    _add_gpu(parser, "this device's")
+    parser.add_argument("--dtype", type=_one_of(DTYPE_BYTES), metavar="DTYPE", default="bfloat16",
+                        help=f"{', '.join(DTYPE_BYTES)}; default: bfloat16")  # fmt: skip
+    parser.add_argument("--heads", type=_whole_number(LIMITS["heads"]), metavar="N", default=textbook.HEADS)
+    parser.add_argument("--dim", type=_whole_number(LIMITS["head_dim"]), metavar="N", help="head dimension",
+                        default=textbook.D_MODEL // textbook.HEADS)  # fmt: skip
+    parser.add_argument("--batch", type=_whole_number(LIMITS["batch"]), metavar="N", default=1)
+    parser.add_argument("--seqs", type=_whole_numbers(LIMITS["seq_q"]), metavar="N,N,…", default=textbook.SEQS,
+                        help="sequence lengths")  # fmt: skip
+
+
+def _add_claims(parser: argparse.ArgumentParser) -> None:
+    every = [claim.name for claim in claims.CLAIMS]
+    parser.add_argument("--only", type=_one_of(every), metavar="NAME", action="append",
+                        help=f"test this one, may be given again: {', '.join(every)}; default: all")  # fmt: skip
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    usual = default_sweep("cuda").problem
+    _add_gpu(parser, "this device")
+    _add_shape(parser, usual.dtype)
+    parser.add_argument("--seq", type=_whole_number(LIMITS["seq_q"]), metavar="N", help="the sequence of the table")
+    parser.add_argument(
+        "--kv-heads", type=_whole_number(LIMITS["heads"], least=0), metavar="N", help="must divide heads"
+    )
+    parser.add_argument("--causal", action="store_true", help="mask what lies ahead")
+    parser.add_argument("--backward", action="store_true", help="training: forward and backward; default: inference")
+    parser.add_argument("--json", type=_writable, metavar="FILE", help="write the plan there")
+    parser.set_defaults(batch=usual.batch, heads=usual.heads, dim=usual.head_dim, dtype=usual.dtype, seq=usual.seq_kv)
+
+
+def _add_gpu(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument("--gpu", type=_gpu, metavar="NAME",
+                        help=f"a card of the data sheets, such as A100-SXM4-80GB; default: {default}")  # fmt: skip
+
+
+def _gpu(text: str) -> str:
+    if hardware.lookup(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is in no data sheet here; legal: {', '.join(hardware.names())}")
+    return text
 
 
 def _whole_number(most: int, least: int = 1) -> Any:
@@ -363,6 +415,83 @@ def _follow(lab: Lab, run_id: str, check: Callable[[], None]) -> Run:
             return snapshot.run
         check()
         lab.changed(snapshot.version, timeout=1.0)
+
+
+def _roofline(arguments: argparse.Namespace) -> int:
+    if arguments.textbook:
+        lines = calculate.textbook_table(arguments.seqs, arguments.heads * arguments.dim, arguments.gpu)
+    else:
+        problems = [
+            AttentionProblem(batch=arguments.batch, heads=arguments.heads, head_dim=arguments.dim, seq_q=seq,
+                             dtype=arguments.dtype) for seq in arguments.seqs
+        ]  # fmt: skip
+        roof = calculate.roof_of(arguments.gpu or _this_device(arguments.dtype), arguments.dtype)
+        lines = calculate.floor_table(problems, roof)
+    print("\n".join(lines))
+    return 0
+
+
+def _claims(arguments: argparse.Namespace) -> int:
+    wanted = [claim for claim in claims.CLAIMS if not arguments.only or claim.name in arguments.only]
+    lab, done = Lab(Store()), []
+    try:
+        with _interrupts() as check:
+            kind = _device_kind(lab, check)
+            device = lab.snapshot().worker.device
+            for claim in wanted:
+                if device is None or claim.untestable(device) or claims.newest(claim, done):
+                    continue
+                run = _follow(lab, lab.submit(claim.sweep(kind)), check)
+                if run.state == "failed":
+                    raise OSError(run.reason)
+                done.append(run)
+    finally:
+        lab.close()
+    judged = [claims.verdict(claim, claims.newest(claim, done), device) for claim in wanted]
+    cells = [["claim", "verdict", "measured", "said of"]]
+    cells += [[c.text, j.verdict, j.measured or "–", c.setting] for c, j in zip(wanted, judged, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    print()
+    for line in cells:
+        print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print(f"\n{claims.sentence(judged)}")
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    problem = AttentionProblem(
+        batch=arguments.batch, seq_q=arguments.seq, heads=arguments.heads, kv_heads=arguments.kv_heads,
+        head_dim=arguments.dim, dtype=arguments.dtype, causal=arguments.causal,
+        direction=FORWARD_BACKWARD if arguments.backward else FORWARD,
+    )  # fmt: skip
+    room = calculate.room_of(arguments.gpu or _this_device())
+    print("\n".join(calculate.plan_lines(problem, room)))
+    if arguments.json:
+        text = json.dumps(calculate.plan(problem, room), indent=1, allow_nan=False)
+        arguments.json.write_text(f"{text}\n", encoding="utf-8")
+        print(f"written: {arguments.json}")
+    return 0
+
+
+def _this_device(dtype: str = "") -> Device:
+    """What the worker measures on; with a dtype and without a data sheet once the ceilings are measured. Raises OSError."""
+    store = Store()
+    lab = Lab(store)
+    try:
+        with _interrupts() as check:
+            _device_kind(lab, check)
+            snapshot = lab.snapshot()
+            while (device := snapshot.worker.device) is not None and dtype:
+                if calculate.roof_known(device, dtype) or device.matmul_tflops or snapshot.worker.state == "failed":
+                    break
+                check()
+                lab.changed(snapshot.version, timeout=1.0)
+                snapshot = lab.snapshot()
+    finally:
+        lab.close()
+    if device is None:
+        raise OSError(f"no device: {snapshot.worker.text or 'the worker did not start'}; name a card with --gpu")
+    return device
 
 
 def _compare(arguments: argparse.Namespace) -> int:

@@ -45,6 +45,11 @@ def times(value: float | None) -> str:
     return f"{value:.1f}×" if value < 9.95 else f"{value:,.0f}×"
 
 
+def percent(share: float) -> str:
+    """A share: "64 %", "-36 %"; with a decimal below 1 %: "0.3 %"."""
+    return f"{100 * share:,.{0 if abs(share) >= 0.00995 or not share else 1}f} %"
+
+
 def sequence(value: int) -> str:
     """A sequence length with thousands separators: "16,384"."""
     return f"{value:,}"

@@ -19,11 +19,14 @@ from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
 from attnlab.run import Run
 from attnlab.sweep import SHORTEST, Sweep, powers_of_two
-from attnlab.units import sequence, times
+from attnlab.units import ms, sequence, size, times
 
 STANDARD = "standard"
 CONTROL = "control"  # how the name of the control that must be rejected begins
-RULE = "A path passes where error(path) ≤ 2 × error(standard in the same dtype) + 1e-5, for both measures; NaN never passes."
+RULE = (
+    "A path passes where error(path) ≤ 2 × error(standard in the same dtype) + 1e-5, for both measures (and for the largest"
+    " one the dtype's spacing at the largest number more); NaN never passes."
+)
 GENERAL = (
     "Flash is not bit-for-bit equal to standard attention, and no approximation: the same sums, in another order, rounded"
     " elsewhere."
@@ -270,24 +273,35 @@ def expected(run: Run) -> int:
 
 def lines(run: Run) -> list[str]:
     """The whole run as an aligned table for a terminal."""
-    cells = [["path", "sequence", "what", "verdict", "max abs", "relative", "allowed", ""]]
+    columns = {
+        "anatomy": (("ms", "moved", "TB/s"), _cost_cells),
+        "determinism": (("bit-identical", "spread"), _repeat_cells),
+    }
+    titles, cells_of = columns.get(run.sweep.task, (("max abs", "relative", "allowed"), _error_cells))
+    cells = [["path", "sequence", "what", "verdict", *titles, ""]]
     for seq in run.sweep.seqs:
         for row in rows(run, seq):
-            v = row.values
             what = row.what + (f", {row.mode}" if row.mode else "")
-            if run.sweep.task == "determinism" and "identical" in v:
-                errors = [f"{v['identical']} of {v['repeats']} equal", "", ""]
-            else:
-                bounds = [
-                    b for b in (v.get("bound_max_abs"), v.get("bound_relative"), v.get("allowed")) if b is not None
-                ]
-                errors = [
-                    *(number(v[name]) if name in v else "" for name in ("max_abs", "relative")),
-                    " and ".join(map(number, bounds)),
-                ]
-            cells.append([row.path, sequence(row.seq), what, row.verdict, *errors, row.text])
+            found = cells_of(row.values) if row.values else [""] * len(titles)
+            cells.append([row.path, sequence(row.seq), what, row.verdict, *found, row.text])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _error_cells(v: Mapping[str, float | int | None]) -> list[str]:
+    bounds = [b for b in (v.get("bound_max_abs"), v.get("bound_relative"), v.get("allowed")) if b is not None]
+    errors = [number(v[name]) if name in v else "" for name in ("max_abs", "relative")]
+    return [*errors, " and ".join(map(number, bounds))]
+
+
+def _repeat_cells(v: Mapping[str, float | int | None]) -> list[str]:
+    return [f"{v.get('identical')} of {v.get('repeats')} equal", number(v.get("spread_max_abs"))]
+
+
+def _cost_cells(v: Mapping[str, float | int | None]) -> list[str]:
+    took_ms, moved_bytes = v.get("device_ms"), (v.get("read_bytes") or 0) + (v.get("write_bytes") or 0)
+    rate = f"{moved_bytes / took_ms / 1e9:.3g}" if took_ms else "–"
+    return [ms(took_ms) if took_ms else "–", size(moved_bytes), rate]
 
 
 def point_words(m: Measurement) -> str:
@@ -317,7 +331,9 @@ def determinism(run: Run) -> str:
     said = [f"{now} not the same bits each time: {', '.join(apart)}." if apart else same]
     said += [f"A promise of equal repeats was BROKEN: {broken[0]}."] if broken else []
     costs = {path: mode_costs(run, path, run.sweep.seqs[-1])[0] for path in run.sweep.paths}
-    dearer = [f"{path} {times(cost)}" for path, cost in costs.items() if cost and modes_part(run, path, run.sweep.seqs[-1])]
+    dearer = [
+        f"{path} {times(cost)}" for path, cost in costs.items() if cost and modes_part(run, path, run.sweep.seqs[-1])
+    ]
     said += [f"Deterministic mode takes {', '.join(dearer)} the time."] if dearer else []
     return " ".join(said)
 

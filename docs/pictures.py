@@ -4,6 +4,9 @@ live-dark.png    the recorded GPU run, as a visitor of any machine can open it
 point.png        one point of it, from close by
 live-light.png   a run measured on this machine, just now
 form.png         the form of that run
+tiles.png        flash's walk through the score matrix, half way
+exactness.png    the recorded look at the answers
+claims.png       the claims, judged by the recorded runs
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from page import server  # noqa: E402
 
 SIZE = {"width": 1600, "height": 900}
 LIMIT_MS = 180_000
+PAGES = {"tiles": "explain?w_section=Tiles", "exactness": "exactness?show=NVIDIA+H200", "claims": "claims"}
 
 
 def drawn(page: Page) -> None:
@@ -54,6 +58,11 @@ def main() -> None:
             drawn(light)
             light.screenshot(path=ROOT / "docs" / "live-light.png")
             light.get_by_test_id("stSidebar").screenshot(path=ROOT / "docs" / "form.png")
+            for name, address in PAGES.items():
+                page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
+                page.goto(f"{url}/{address}")
+                page.wait_for_timeout(6000)
+                page.screenshot(path=ROOT / "docs" / f"{name}.png")
         browser.close()
 
 

@@ -453,3 +453,18 @@ def test_what_the_curves_say_stands_under_the_sentence():
 def test_point_line_of_what_was_not_measured_gives_the_reason():
     oom = F25.get("standard", 65_536)
     assert table.point_line(oom).endswith("out of memory (predicted)   out of memory, asked for 64 GiB")
+
+
+def test_claims_prints_a_verdict_for_each_and_a_count(environment):
+    ran = subprocess.run(
+        [sys.executable, "-m", "attnlab", "claims", "--only", "at-512", "--only", "fa2-rate"],
+        cwd=ROOT, env=environment({}), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0 and ran.stderr == ""
+    assert "About 3× at 512" in ran.stdout and "it speaks of A100; this is NVIDIA H200" in ran.stdout
+    assert ran.stdout.rstrip().splitlines()[-1].startswith("Of 2 claims ")
+    refused = subprocess.run(
+        [sys.executable, "-m", "attnlab", "claims", "--only", "faster"],
+        cwd=ROOT, env=environment({}), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1 and "at-512" in refused.stderr

@@ -96,6 +96,22 @@ def test_h200_ridge():
     assert round(flop_per_byte) == 206  # F19
 
 
+def test_memory_of_the_exact_card():
+    names = (
+        "A100-SXM4-40GB",
+        "A100-SXM4-80GB",
+        "H100 NVL",
+        "H200",
+        "Tesla V100-SXM2-16GB",
+        "Tesla V100-SXM2-32GB",
+        "T4",
+    )
+    assert [hardware.memory_bytes(name) >> 30 for name in names] == [40, 80, 94, 141, 16, 32, 16]
+    assert hardware.memory_bytes("NVIDIA A100") is None
+    assert hardware.same_card("NVIDIA H200", "H200") and not hardware.same_card("H200", "H200 NVL")
+    assert "A100-PCIE-40GB" in hardware.names() and all(hardware.lookup(name) for name in hardware.names())
+
+
 def test_unknown_dtype_has_no_peak():
     assert hardware.dense_peak_tflops("NVIDIA H200", "int8") is None
 
@@ -104,5 +120,5 @@ def test_table_is_consistent():
     names = [hardware._plain(name) for peak in hardware.PEAKS for name in peak.names]
     assert len(names) == len(set(names))
     for peak in hardware.PEAKS:
-        assert peak.source
+        assert peak.source and peak.memory_gb >= 16
         assert peak.tensor_tflops > peak.float32_tflops > peak.bandwidth_tbs > 0

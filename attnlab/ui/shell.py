@@ -17,9 +17,17 @@ from attnlab.lab import Lab
 from attnlab.run import Run
 from attnlab.store import Store, home
 from attnlab.sweep import TIME
+from attnlab.trip import TASK as ANATOMY
 
 # (script, title), in the order of the menu; the first is where a visitor lands.
-PAGES = (("pages/live.py", "Live lab"), ("pages/exactness.py", "Exactness"))
+PAGES = (
+    ("pages/live.py", "Live lab"),
+    ("pages/explain.py", "Why it is fast"),
+    ("pages/exactness.py", "Exactness"),
+    ("pages/roofline.py", "Roofline"),
+    ("pages/memory.py", "Memory"),
+    ("pages/claims.py", "Claims"),
+)
 
 ROUTED = "_routed"
 
@@ -63,7 +71,13 @@ def recorded_looks() -> tuple[dict[str, tuple[Run, ...]], list[str]]:
     runs, refused = recordings()
     devices: dict[str, tuple[Run, ...]] = {}
     for run in runs.values():
-        if run.sweep.task != TIME:
+        if run.sweep.task not in (TIME, ANATOMY):
             name = run.device.name if run.device else "unknown device"
             devices[name] = (*devices.get(name, ()), run)
     return devices, refused
+
+
+def recorded_anatomies() -> tuple[dict[str, Run], list[str]]:
+    """Those of them that took a call apart; and the lines for what cannot be read."""
+    runs, refused = recordings()
+    return {name: run for name, run in runs.items() if run.sweep.task == ANATOMY}, refused

@@ -150,7 +150,7 @@ EXACTNESS = {
     "bound_relative": error("Allowed", "2 × standard + 1e-5, relative"),
     "max_abs": error("Max abs", "Largest absolute distance from float64"),
     "standard_max_abs": error("Standard has", "Largest absolute distance of standard attention in this dtype"),
-    "bound_max_abs": error("Allowed", "2 × standard + 1e-5, absolute"),
+    "bound_max_abs": error("Allowed", "2 × standard + 1e-5 + the spacing of the dtype at the largest number, absolute"),
     "nonfinite": st.column_config.NumberColumn("Not finite", help="Numbers that are NaN or infinite: none may be"),
     "compared": text("Compared", help="Numbers compared, of all numbers of that output"),
     "text": text("First bad index, or why there is no number", "large"),

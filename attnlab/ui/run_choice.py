@@ -1,0 +1,51 @@
+"""The first line of a page that holds measured points against arithmetic: the device, and which run the points are of."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from attnlab.run import Run, WorkerState
+from attnlab.sweep import TIME
+from attnlab.ui import link, shell, status
+from attnlab.ui.text import escape
+
+LAST = "Last run on this machine"
+
+
+def last_run() -> Run | None:
+    """This tab's run, else the newest of the server; None where nothing was timed yet."""
+    lab = shell.lab()
+    for run_id in (st.session_state.get("run_id"), None):
+        run = lab.snapshot(run_id).run
+        if run is not None and run.sweep.task == TIME and run.measurements:
+            return run
+    return None
+
+
+def choose(key: str) -> tuple[Run | None, WorkerState]:
+    """Draws the line; returns the run that is shown (None: there is none yet) and the worker. `key` names the choice in the
+    session and in the address."""
+    lab, last = shell.lab(), last_run()
+    worker = lab.snapshot().worker
+    recorded, refused = shell.recorded_runs()
+    fallback = LAST if last is not None else next(iter(recorded), LAST)
+    offered = link.adopt(key, {"last": LAST, **{name: name for name in recorded}}, fallback)
+    names = [LAST, *recorded]
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+        trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
+        line = status.device_line(worker, trouble=trouble, offer=bool(recorded))
+        st.markdown(line, help=escape(trouble) or None, width="stretch", wrap=False)
+        chosen = st.selectbox(
+            "Points of",
+            names,
+            names.index(offered),
+            key=key if fallback == LAST else f"{key}_recorded",  # another default is another widget
+            format_func=lambda name: (
+                recorded[name].mark[:1].upper() + recorded[name].mark[1:] if name in recorded else name
+            ),
+            label_visibility="collapsed",
+            width=340,
+        )
+    if chosen != offered:
+        link.publish(key, chosen, "last" if chosen == LAST else chosen)
+    return recorded.get(chosen, last), worker

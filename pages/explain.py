@@ -1,0 +1,188 @@
+"""Why it is fast: the trip through memory, tiles, online softmax, the code, the layout, for the shape in the sidebar.
+
+Read from top to bottom: what is shown and for which problem (the form), what this tab does about it (submit, cancel), the
+part that was chosen. All but the measured numbers is arithmetic on the problem. `part` redraws itself while a run is
+active; `pulse` reruns the page when that changes.
+"""
+
+import streamlit as st
+
+from attnlab import trip
+from attnlab.problem import ProblemError
+from attnlab.run import Run
+from attnlab.ui import (
+    explain_code,
+    explain_form,
+    explain_layout,
+    explain_softmax,
+    explain_trip,
+    headline,
+    link,
+    shell,
+    status,
+    text,
+    tiles,
+)
+
+EVERY_S = 0.5
+MEASURE_HERE = "Measure on this machine"
+
+shell.guard()
+lab = shell.lab()
+state = st.session_state
+runs = state.setdefault("explain_runs", {})  # problem → id of its run
+
+
+def press(button: str) -> None:
+    state["explain_request"] = button
+
+
+# The form.
+
+worker = lab.snapshot().worker
+recorded, refused = shell.recorded_anatomies()
+explain_form.fill(worker)
+offered = link.adopt("w_show", {name: name for name in recorded}, MEASURE_HERE)
+with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+    trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
+    line = status.device_line(worker, trouble=trouble, offer=bool(recorded))
+    st.markdown(line, help=text.escape(trouble) or None, width="stretch", wrap=False)
+    names = [MEASURE_HERE, *recorded]
+    show = st.selectbox(
+        "Show",
+        names,
+        names.index(offered),
+        key="w_show_box",
+        format_func=lambda name: (
+            f"R{recorded[name].mark.rpartition(',')[0][1:]} ({name})" if name in recorded else name
+        ),
+        label_visibility="collapsed",
+        width=340,
+    )
+replay = recorded.get(show)
+if show != offered:
+    link.publish("w_show", show, show if replay else None)
+
+with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+    section = explain_form.section()
+    standing_slot = st.container(width="stretch")
+with st.sidebar:
+    measure_slot, stop_slot = st.columns([5, 2], gap="xsmall")
+    form = explain_form.form(worker, replay.sweep.at(replay.sweep.seqs[-1]) if replay else None)
+    if form.refusal:
+        st.error(text.escape(form.refusal))
+    note = "; ".join(filter(None, [form.note, explain_form.unknown_show(tuple(recorded))]))
+    if note:
+        st.warning(text.escape(note))
+
+# What this tab does about it.
+
+try:
+    sweep, refusal = trip.sweep(form.problem) if form.problem else None, form.refusal
+except ProblemError as error:
+    sweep, refusal = None, str(error)
+can_run = sweep is not None and worker.device is not None and replay is None
+
+
+def shown() -> Run | None:
+    """The recorded run, else this tab's for the problem of the form, else none."""
+    if replay or form.problem not in runs:
+        return replay
+    return lab.snapshot(runs[form.problem]).run
+
+
+def active() -> bool:
+    return any((run := lab.snapshot(run_id).run) is not None and run.active for run_id in runs.values())
+
+
+request = state.pop("explain_request", None)
+if request == "stop":
+    for run_id in runs.values():
+        lab.cancel(run_id)
+elif request == "measure" and can_run:
+    before = shown()
+    runs[form.problem] = lab.submit(sweep, fresh=before is not None and not before.active)
+drawn_active = active()
+measure_slot.button(
+    "Measure the kernels",
+    key="w_measure",
+    type="primary",
+    width="stretch",
+    on_click=press,
+    args=("measure",),
+    disabled=not can_run or drawn_active,
+    help=refusal or "Time each of standard attention's operations, and flash. Pressed again, it is measured anew.",
+)
+stop_slot.button("Stop", key="w_stop", width="stretch", on_click=press, args=("stop",), disabled=not drawn_active)
+
+
+# What is shown.
+
+
+def situation() -> tuple:
+    """What a run of the whole page depends on. When it changes, the page is out of date."""
+    worker = lab.snapshot().worker
+    return worker.device.key if worker.device else None, worker.state == "failed", lab.store.problem, active()
+
+
+drawn = situation()
+
+
+@st.fragment(run_every=1.0)
+def pulse() -> None:
+    if not state.pop("explain_page_runs", False) and situation() != drawn:
+        st.rerun()
+
+
+def standing(run: Run | None) -> str:
+    """What happens, or what was measured, in one line of markdown."""
+    if note and replay is None:
+        return f":orange-badge[Link] :orange[{text.escape(note)}]"
+    if section not in explain_form.MEASURED:
+        return ""
+    if run is None:
+        return ":gray-badge[Not measured here]"
+    if run.active:
+        return f":blue-badge[Measuring] {run.seconds:.1f} s {text.escape(run.activity)}"
+    if run.mark:
+        return f":violet-badge[{text.escape(run.mark)}]"
+    if run.state != "done":
+        return f":orange-badge[{run.state.capitalize()}] {text.escape(run.reason)}"
+    lost = [f"{m.path}: {m.reason or m.status}" for m in run.measurements if not m.findings]
+    if lost:
+        return f":orange-badge[Incomplete] {text.escape('; '.join(lost))}"
+    return f":green-badge[Measured] {text.local(run.created)}"
+
+
+@st.fragment(run_every=EVERY_S if drawn_active else None)
+def part() -> None:
+    run = shown()
+    device = run.device if run and run.device else worker.device
+    if section == "Online softmax":
+        explain_softmax.section()
+        return
+    if section == "The code":
+        explain_code.section()
+        return
+    if form.problem is None:
+        headline.spoken("This shape cannot be.")
+        st.error(text.escape(form.refusal))
+        return
+    if section == "The trip":
+        explain_trip.section(form.problem, run, device)
+    elif section == "Layout":
+        explain_layout.section(form.problem, run, device)
+    else:
+        tiles.section(form.tiling, device)
+
+
+@st.fragment(run_every=EVERY_S if drawn_active else None)
+def standing_now() -> None:
+    st.markdown(standing(shown()), wrap=False)
+
+
+state["explain_page_runs"] = True
+with standing_slot:
+    standing_now()
+part()
+pulse()
