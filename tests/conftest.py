@@ -20,6 +20,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long a draw takes says how busy the machine is, and nothing about the program.
+settings.register_profile("attnlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("attnlab")
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -99,7 +99,6 @@ def choose(page, key, option):
     ("title", "line"),
     [
         ("Whisper large, cross-attention", "--seqs 128,256,512,1024,1500 --dtype float16 --seq-q 448"),
-        ("BERT large, a padded batch", "--dtype float16 --lengths 512,421,300,256,178,128,64,31"),
     ],
 )
 def test_a_preset_fills_the_form_and_its_address_shows_the_same_elsewhere(chromium_page, fake_app, title, line):

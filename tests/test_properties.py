@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.measure.accuracy import judge, truth
@@ -46,7 +46,7 @@ def problems(draw):
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(problems(), st.integers(0, 9))
 def test_a_path_is_right_or_says_why_not(problem, seed):
     inputs = make_inputs(problem, CPU, seed)
