@@ -26,7 +26,9 @@ from page import server  # noqa: E402
 
 SIZE = {"width": 1600, "height": 900}
 LIMIT_MS = 180_000
-PAGES = {"tiles": "explain?w_section=Tiles", "exactness": "exactness?show=NVIDIA+H200", "claims": "claims"}
+TILES = "w_section=Tiles&w_batch=4&w_seq=1024&w_heads=32&w_head_dim=128&w_dtype=bfloat16&w_causal=true"
+PAGES = {"tiles": f"explain?{TILES}", "exactness": "exactness?show=NVIDIA+H200", "claims": "claims"}
+HALF_WAY = "slider => { slider.value = 20; slider.dispatchEvent(new Event('input', {bubbles: true})) }"
 
 
 def drawn(page: Page) -> None:
@@ -62,6 +64,9 @@ def main() -> None:
                 page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
                 page.goto(f"{url}/{address}")
                 page.wait_for_timeout(6000)
+                if name == "tiles":
+                    page.locator(".attnlab-tiles input[type=range]").evaluate(HALF_WAY)
+                    page.wait_for_timeout(500)
                 page.screenshot(path=ROOT / "docs" / f"{name}.png")
         browser.close()
 

@@ -106,11 +106,11 @@ def test_a_preset_fills_the_form_and_its_address_shows_the_same_elsewhere(chromi
     page.goto(fake_app("?live=false&window=9&dtype=bfloat16&direction=forward"))
     page.locator(".st-key-run button:enabled").wait_for(timeout=60_000)
     choose(page, "preset", title)
+    page.wait_for_function("!location.search.includes('window=')")  # the form is filled
     page.locator(".st-key-run button:enabled").click()
     asked = page.locator("code", has_text="python -m attnlab sweep")
     asked.filter(has_text=line).wait_for(timeout=60_000)
     said = asked.inner_text()
-    page.wait_for_function("!location.search.includes('window=')")
     address = page.url
     page.goto("about:blank")
     page.goto(address)
