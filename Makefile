@@ -13,8 +13,6 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 # Without an NVIDIA driver the tests leave out flash-attn-4 and its CUDA compiler: hundreds of megabytes that cannot run.
 DRIVER := $(wildcard /proc/driver/nvidia/version /dev/dxg)
-# Two test processes side by side, but not on a GPU, which only one of them can measure at a time.
-SIDE_BY_SIDE := $(if $(DRIVER),,-n 2 --dist worksteal)
 # With a screen Streamlit opens the browser; without one it says where the page is.
 SCREEN := $(if $(DISPLAY)$(WAYLAND_DISPLAY),--server.headless=false --server.showEmailPrompt=false)
 
@@ -24,7 +22,7 @@ run: $(VENV)/for-running
 	$(VENV)/bin/python -m streamlit run app.py $(SCREEN)
 
 test: $(VENV)/for-tests chromium
-	$(VENV)/bin/python -m pytest $(or $(TESTS),$(SIDE_BY_SIDE))
+	$(VENV)/bin/python -m pytest $(TESTS)
 
 lint: $(VENV)/for-tests
 	$(VENV)/bin/python -m ruff check .

@@ -149,6 +149,7 @@ def test_pressed_again_it_is_measured_anew(open_page):
     page = open_page(TINY, real=True)
     shown = []
     for _ in range(2):
+        until(page, lambda page: not page.button("x_check").disabled)  # drawn since the run before has ended
         page.button("x_check").click().run()
         until(page, ended("exactness"))
         shown.append(page.session_state["exactness_looks"]["exactness"])
