@@ -2,7 +2,7 @@
 
 Read from top to bottom: which device and which shape (the form), the finding in a sentence, the curve under the capacity
 with measured points over it, the parts, predictions against measured peaks, then the budget of 128K and its split over
-devices. All of it is arithmetic; `pulse` runs the page again when a run on the live page brings more points.
+devices. All of it is arithmetic; the page runs again when a run on the live page brings more points.
 """
 
 import streamlit as st
@@ -165,21 +165,4 @@ for said, say in ((refusal, says.error), (note, says.warning)):
     if said:
         say(text.escape(said))
 
-
-def situation() -> tuple:
-    """What the page depends on beside the form."""
-    last = run_choice.last_run()
-    return last and (last.id, last.state, len(last.measurements)), shell.lab().snapshot().worker.device
-
-
-drawn = situation()
-
-
-@st.fragment(run_every=1.0)
-def pulse() -> None:
-    if not state.pop("memory_page_runs", False) and situation() != drawn:
-        st.rerun()
-
-
-state["memory_page_runs"] = True
-pulse()
+run_choice.follow()

@@ -1,7 +1,7 @@
 """What the hardware allows: measured points under the device's roof, their floors, and the textbook's estimate put right.
 
 Read from top to bottom: whose points and whose roof (the form), the finding in a sentence, the two charts, every point
-against its floor, then the estimate on paper. All of it is arithmetic on numbers that are there; `pulse` runs the page
+against its floor, then the estimate on paper. All of it is arithmetic on numbers that are there; the page runs
 again when a run on the live page brings more.
 """
 
@@ -24,7 +24,6 @@ FIELDS = {
 }
 
 shell.guard()
-state = st.session_state
 
 # The form.
 
@@ -111,21 +110,4 @@ st.subheader("The estimate on paper", anchor=False)
 st.markdown(text.escape(textbook.what_is_wrong()))
 roofline_tables.on_paper()
 
-
-def situation() -> tuple:
-    """What the page depends on beside the form."""
-    last = run_choice.last_run()
-    return last and (last.id, last.state, len(last.measurements)), shell.lab().snapshot().worker.device
-
-
-drawn = situation()
-
-
-@st.fragment(run_every=1.0)
-def pulse() -> None:
-    if not state.pop("roofline_page_runs", False) and situation() != drawn:
-        st.rerun()
-
-
-state["roofline_page_runs"] = True
-pulse()
+run_choice.follow()

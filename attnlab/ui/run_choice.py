@@ -49,3 +49,22 @@ def choose(key: str) -> tuple[Run | None, WorkerState]:
     if chosen != offered:
         link.publish(key, chosen, "last" if chosen == LAST else chosen)
     return recorded.get(chosen, last), worker
+
+
+def follow() -> None:
+    """Runs the page again when another run, or more of its points, are there. A page ends with it."""
+    state, drawn = st.session_state, _situation()
+
+    @st.fragment(run_every=1.0)
+    def pulse() -> None:
+        if not state.pop("_follow_page_runs", False) and _situation() != drawn:
+            st.rerun()
+
+    state["_follow_page_runs"] = True  # the first call stands within the page's own run
+    pulse()
+
+
+def _situation() -> tuple:
+    """What such a page depends on beside its form."""
+    last = last_run()
+    return last and (last.id, last.state, len(last.measurements)), shell.lab().snapshot().worker.device
