@@ -22,39 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from attnlab.database import NotOurs, connect, damaged, reading, salvage, set_aside
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
 from attnlab.planner import sharp
 from attnlab.run import Run
 from attnlab.sweep import TIME, Sweep
 
-SCHEMA_VERSION = 1
-SCHEMA = """
-CREATE TABLE runs (
-    id TEXT PRIMARY KEY,
-    created TEXT NOT NULL,
-    state TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    seconds REAL NOT NULL,
-    phase TEXT NOT NULL,
-    sweep TEXT NOT NULL,       -- JSON
-    question TEXT NOT NULL,    -- the problem without its sequence lengths, canonical JSON
-    device TEXT,               -- JSON, once it is known
-    device_key TEXT,
-    owner TEXT NOT NULL        -- JSON: the process that measures it
-);
-CREATE TABLE events (
-    id INTEGER PRIMARY KEY,
-    run_id TEXT NOT NULL REFERENCES runs(id),
-    at REAL NOT NULL,          -- Unix time, s
-    kind TEXT NOT NULL,
-    data TEXT NOT NULL         -- JSON
-);
-CREATE TABLE devices (worker TEXT PRIMARY KEY, device TEXT NOT NULL, paths TEXT NOT NULL);
-CREATE INDEX events_by_run ON events(run_id);
-CREATE INDEX runs_by_question ON runs(question, device_key, state);
-"""
-BUSY_TIMEOUT_S = 10.0
 ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
 
 
@@ -187,25 +161,29 @@ class Store:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return connect(self.path)
-        except sqlite3.OperationalError as error:  # no access, read-only, locked, disk full: the file may be sound
-            return self._in_memory(f"{self.path} cannot be used ({error})")
         except sqlite3.DatabaseError as error:
-            return self._set_aside(error)
-        except (OSError, NewerSchema) as error:
+            if damaged(error):
+                return self._begin_anew(error)
+            return self._in_memory(f"{self.path} cannot be used ({error})")  # no access, read-only, locked, disk full
+        except (OSError, NotOurs) as error:
             return self._in_memory(f"{self.path} cannot be used ({error})")
 
-    def _set_aside(self, error: Exception) -> sqlite3.Connection:
-        """A damaged file is kept under another name, never written to, and a new one begun."""
-        aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    def _begin_anew(self, error: Exception) -> sqlite3.Connection:
+        """A damaged file is kept under another name, never written to, and a new one begun with what can be read of it."""
         try:
-            for suffix in ("", "-wal", "-shm"):
-                part = Path(f"{self.path}{suffix}")
-                if part.exists():
-                    part.rename(f"{aside}{suffix}")
+            aside = set_aside(self.path)
             db = connect(self.path)
-        except (OSError, sqlite3.Error, NewerSchema):
+        except (OSError, sqlite3.Error, NotOurs):
             return self._in_memory(f"{self.path} is damaged ({error})")
         self.problem = f"{self.path} was damaged ({error}); it is kept as {aside.name}, and the history begins anew"
+        try:
+            with contextlib.closing(reading(aside)) as old:
+                copied = salvage(old, db)
+        except sqlite3.Error as full:
+            db.close()
+            return self._in_memory(f"{self.path} is damaged ({error}) and cannot be replaced ({full})")
+        if copied:
+            self.problem += f" with the {copied:,} entries that can still be read"
         return db
 
     def _in_memory(self, why: str) -> sqlite3.Connection:
@@ -222,19 +200,16 @@ class Store:
                 self._leave_the_file(error)
                 self._db.execute(statement, values)
 
-    def _leave_the_file(self, error: Exception) -> None:
-        """The disk is full, the file was damaged or taken away: go on in memory with what can still be read."""
-        old, self._db = self._db, self._in_memory(f"{self.path} cannot be written any more ({error})")
-        try:
-            copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-            old.backup(copy)
-            copy.row_factory = sqlite3.Row
-            look_at_all_tables(copy)
-            self._db = copy
-        except sqlite3.Error as unreadable:
-            self.problem += f" (earlier runs cannot be read: {unreadable})"
-        finally:
-            old.close()
+    def _leave_the_file(self, error: sqlite3.DatabaseError) -> None:
+        """The file is damaged, or the disk is full or was taken away: go on elsewhere, with what can still be read."""
+        old = self._db
+        if damaged(error):
+            old.close()  # first: a connection that is closed deletes the log beside the name that it was opened by
+            self._db = self._begin_anew(error)
+            return
+        self._db = self._in_memory(f"{self.path} cannot be written any more ({error})")
+        salvage(old, self._db)
+        old.close()
 
     def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:
         with self._lock:
@@ -261,53 +236,6 @@ class Store:
                     "UPDATE runs SET state = 'cancelled', reason = ? WHERE id = ? AND state IN ('queued', 'running')",
                     (reason, row["id"]),
                 )
-
-
-class NewerSchema(Exception):
-    """The file was written by a newer AttnLab."""
-
-
-def connect(path: Path | str) -> sqlite3.Connection:
-    """An open database with the schema in place. Raises sqlite3.Error and NewerSchema.
-
-    Autocommit: each statement is committed when it returns. In WAL mode with synchronous = NORMAL a commit survives the
-    death of the process; the loss of power may cost the last few.
-    """
-    db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None)
-    try:
-        db.row_factory = sqlite3.Row
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise NewerSchema(f"schema {version} was written by a newer AttnLab; this one knows {SCHEMA_VERSION}")
-        if version < SCHEMA_VERSION:
-            create_schema(db)
-        look_at_all_tables(db)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def look_at_all_tables(db: sqlite3.Connection) -> None:
-    """Raises sqlite3.Error when one is missing or its first page is damaged: better now than in the middle of a run.
-    The join has the three in one statement, of one moment; LIMIT keeps it from multiplying them."""
-    db.execute("SELECT * FROM runs, events, devices LIMIT 1").fetchall()
-
-
-def create_schema(db: sqlite3.Connection) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        version = db.execute("PRAGMA user_version").fetchone()[0]  # again: another process may have been first
-        if version == 0:
-            for statement in SCHEMA.split(";\n"):
-                db.execute(statement)
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
 
 
 def dump(data: Any) -> str:

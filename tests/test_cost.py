@@ -181,6 +181,24 @@ def test_flash_adds_output_and_lse():
     assert cost.predicted_peak_bytes(problem, "flash") == (32 << 20) + (512 << 10)
 
 
+@pytest.mark.parametrize(
+    ("path", "measured_mib", "within", "changes"),
+    [
+        ("standard", 1152, 0.05, {"seq_q": 1024}),  # products keep the copies of Q and K
+        ("standard", 16_890, 0.05, {"causal": True, "kv_heads": 8}),
+        ("flash-attn-2", 836, 0.1, {"causal": True, "kv_heads": 8}),
+        ("flash-attn-4", 710, 0.1, {"causal": True, "kv_heads": 8}),
+        ("flash-attn-4", 774, 0.1, {"causal": True}),
+        ("sdpa-cudnn", 772, 0.1, {}),
+    ],
+)
+def test_the_plan_is_what_an_h200_was_seen_to_take(path, measured_mib, within, changes):
+    """`python tests/gpu/memory.py`, batch 4, heads 32, dim 128, bfloat16, forward + backward; torch 2.11."""
+    shape = {"batch": 4, "heads": 32, "head_dim": 128, "seq_q": 4096, "direction": FORWARD_BACKWARD}
+    problem = make(**{**shape, **changes})
+    assert cost.predicted_peak_bytes(problem, path) / 2**20 == pytest.approx(measured_mib, rel=within)
+
+
 def test_the_lines_of_standard_attention_move_what_its_steps_move():
     problem = AttentionProblem(batch=2, seq_q=96, seq_kv=128, heads=4, kv_heads=2, head_dim=32, causal=True)
     steps, lines = cost.standard_steps(problem), cost.standard_operations(problem)

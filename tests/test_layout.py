@@ -46,6 +46,7 @@ FACTS = {
 MIDDLE = {
     "lab",
     "store",
+    "database",
     "process",
     "figures",
     "exactness_figure",

@@ -18,7 +18,7 @@ from attnlab import cost
 from attnlab.measure.accuracy import judge, truth
 from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.trial import Trials, silent, tiny_problem
-from attnlab.paths import PATHS, PathInfo, flash
+from attnlab.paths import PATHS, PathInfo, flash, flex
 from attnlab.paths.base import load
 from attnlab.problem import BACKWARD, DIRECTIONS, FORWARD_BACKWARD, AttentionProblem
 
@@ -72,6 +72,24 @@ def test_f05_an_odd_length_with_few_heads_runs_and_agrees(trials_of):
     for name, attention in paths.items():
         exact = truth(problem, q, k, v, None)
         assert judge(exact.errors((attention(q, k, v),)), exact.standard, problem.dtype) == "", name
+
+
+@pytest.mark.gpu
+def test_f22_on_a_second_device_every_path_answers_there_and_the_first_holds_nothing():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    problem = AttentionProblem(batch=2, seq_q=512, heads=8, head_dim=64)
+    before = torch.cuda.memory_allocated(0)
+    device = torch.device("cuda:1")
+    with torch.cuda.device(device):
+        q, k, v, _ = make_inputs(problem, device)
+        paths = runnable(Trials(device), problem)
+        assert "flash" in paths
+        for name, attention in paths.items():
+            torch.cuda.reset_peak_memory_stats(device)
+            out = attention(q, k, torch.ones_like(v))
+            assert out.device == device and (out == 1.0).all(), name
+            assert torch.cuda.max_memory_allocated(device) > 0 and torch.cuda.memory_allocated(0) == before, name
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -158,9 +176,7 @@ def test_a_window_of_three_by_the_uniform_probe(device, causal, lengths, expecte
         assert attention(q, k, v)[0, :, 0, 0].tolist() == pytest.approx(expected, abs=1e-3), name
     refused = {name: trials_of(device).verdict(name, problem, silent).reason for name in ("flash-attn-2", "sdpa-math")}
     assert refused["sdpa-math"] == ""
-    if (
-        trials_of(device).paths["flash-attn-2"].status().usable
-    ):  # 2.8.3 answers 0.5 in blind rows of a window on both sides
+    if trials_of(device).paths["flash-attn-2"].status().usable:  # 2.8.3 takes a window beyond all keys for none
         assert refused["flash-attn-2"] == "" or BLIND.fullmatch(refused["flash-attn-2"])
 
 
@@ -192,10 +208,38 @@ def test_a_wrong_answer_in_blind_rows_is_found_by_the_trial_and_a_right_one_pass
     assert problem.direction == "backward" or reason.startswith("answers 0.5 ")
 
 
-@pytest.mark.parametrize(("window", "blind"), [(9, True), (300, False), (1000, False)])
-def test_the_tiny_problem_has_blind_rows_where_the_problem_has(window, blind):
-    problem = AttentionProblem(batch=1, seq_q=1000, seq_kv=900, heads=1, head_dim=64, window=window)
-    assert bool(problem.blind_rows) is bool(tiny_problem(problem).blind_rows) is blind
+@pytest.mark.parametrize(
+    ("seq_q", "seq_kv", "window"),
+    [
+        (1000, 900, 9),
+        (1000, 900, 300),
+        (1000, 900, 950),
+        (1000, 900, 1000),
+        (1000, 300, 400),
+        (6, 2, 3),
+        (256, 200, 57),
+    ],
+)
+def test_the_tiny_problem_keeps_how_a_window_lies(seq_q, seq_kv, window):
+    problem = AttentionProblem(batch=1, seq_q=seq_q, seq_kv=seq_kv, heads=1, head_dim=64, window=window)
+    tiny = tiny_problem(problem)
+    for lies in (
+        lambda p: p.blind_rows > 0,
+        lambda p: p.window > p.seq_kv,
+        lambda p: p.window >= p.seq_q,
+    ):
+        assert lies(tiny) is lies(problem), tiny
+
+
+def test_a_window_beyond_all_keys_that_is_taken_for_none_is_found_by_the_trial(monkeypatch):
+    problem = AttentionProblem(batch=1, seq_q=300, seq_kv=200, heads=2, head_dim=32, window=250)
+    assert not problem.blind_rows and Trials(torch.device("cpu")).verdict("standard", problem, silent).reason == ""
+    build = type(load("standard", torch.device("cpu"))).build
+    monkeypatch.setattr(
+        type(load("standard", torch.device("cpu"))), "build", lambda self, p: build(self, replace(p, window=None))
+    )
+    verdict = Trials(torch.device("cpu")).verdict("standard", problem, silent)
+    assert verdict.wrong and verdict.reason.startswith("wrong answer")
 
 
 PADDED = [
@@ -476,6 +520,21 @@ def test_what_is_compiled_agrees_with_float64(device, name, changes):
     call = make_call(path.build(problem), problem, *inputs)
     for _ in range(2):
         assert judge(exact.errors(call()), exact.standard, problem.dtype) == ""
+
+
+def test_flex_finds_the_same_blocks_some_queries_at_a_time(monkeypatch):
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def visible(batch, head, query, key):
+        return (query + 100 - key >= 0) & (query + 100 - key < 300)
+
+    whole = create_block_mask(visible, None, None, 1000, 1100, device="cpu")
+    monkeypatch.setattr("attnlab.paths.flex.MASK_PAIRS", 1)
+    problem = AttentionProblem(batch=1, seq_q=1000, seq_kv=1100, heads=2, head_dim=32)
+    in_parts = flex._blocks(visible, None, problem, torch.device("cpu"))
+    assert in_parts.seq_lengths == whole.seq_lengths and in_parts.BLOCK_SIZE == whole.BLOCK_SIZE
+    for name in ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks", "q_indices"):
+        assert torch.equal(getattr(in_parts, name), getattr(whole, name)), name
 
 
 def test_compiling_needs_a_compiler_and_says_which(monkeypatch):

@@ -70,6 +70,11 @@ def test_a_point_on_the_cpu_holds_what_was_measured(bench):
         {"direction": BACKWARD},
         {"dtype": "bfloat16"},
         {"lengths": [300], "seq_kv": 512},
+        {"batch": 2, "direction": FORWARD_BACKWARD},
+        {"batch": 2, "kv_heads": 2},
+        {"batch": 2, "kv_heads": 2, "direction": FORWARD_BACKWARD},
+        {"kv_heads": 2, "direction": FORWARD_BACKWARD},
+        {"kv_heads": 2, "direction": BACKWARD},
     ],
     ids=str,
 )

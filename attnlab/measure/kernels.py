@@ -105,6 +105,7 @@ def _longest(ran: Iterable[tuple[str, float]]) -> str:
 
 def _short(name: str) -> str:
     """A kernel's bare name: without return type, template arguments and parameters."""
-    bare = name.split("(")[0].split("<")[0].removeprefix("void ").removeprefix("aten::").strip()
+    bare = name.replace("(anonymous namespace)::", "").split("(")[0].split("<")[0]
+    bare = bare.removeprefix("void ").removeprefix("aten::").strip()
     bare = bare.removeprefix("kernel_cutlass_kernel_").split("_object_at")[0]  # how CuTe DSL wraps a kernel's name
     return (bare or name)[:NAME_LENGTH]

@@ -3,8 +3,9 @@
 A kind is what kernels are chosen by: path, dtype, head dim, mask, padding, direction, head grouping. Each is tried once, on
 128 tokens; the trial also compiles what is compiled just in time and reads the kernel's name from the profiler.
 
-Where libraries are known to answer wrongly without a word, the trial looks at the answer: in query rows that see no key, and
-in a padded batch. Elsewhere a wrong answer is found at each point and makes it suspect.
+Where libraries are known to answer wrongly without a word, the trial looks at the answer: in query rows that see no key, in a
+padded batch, and in a window over fewer keys than queries. Elsewhere a wrong answer is found at each point, which it makes
+suspect.
 """
 
 from __future__ import annotations
@@ -124,20 +125,36 @@ class Trials:
 
 def tiny_problem(problem: AttentionProblem) -> AttentionProblem:
     """The smallest problem of the same kind: same dtype, head dim, mask, padding, direction, grouping and order of lengths,
-    with rows that see no key exactly where the problem has some, and an empty sequence where it has one."""
+    with rows that see no key exactly where the problem has some, a window beyond all keys where it has one, and an empty
+    sequence where it has one."""
     q = TINY_SEQ * (2 if problem.seq_q > problem.seq_kv else 1)
     kv = TINY_SEQ * (2 if problem.seq_q < problem.seq_kv else 1)
     group, window, lengths = problem.heads // problem.kv_heads, problem.window, None
-    if window is not None and q > kv and not problem.causal:  # a window as wide as seq_q - seq_kv + 1 reaches every row
-        window = min(window, TINY_SEQ // 2) if problem.blind_rows else max(window, q - kv + 1)
+    if window is not None and q > kv and not problem.causal:
+        q, kv, window = _tiny_window(problem)
     if problem.lengths is not None:
         lengths = (TINY_SEQ, TINY_ODD, *([0] if 0 in problem.lengths else []))
     batch = 1 if lengths is None else len(lengths)
     return replace(problem, batch=batch, seq_q=q, seq_kv=kv, heads=group, kv_heads=1, window=window, lengths=lengths)
 
 
+def _tiny_window(problem: AttentionProblem) -> tuple[int, int, int]:
+    """(queries, keys, window) for a window on both sides of fewer keys than queries, each of the ways it can lie.
+
+    From seq_q - seq_kv + 1 on it reaches every row; beyond seq_kv flash-attn 2.8.3 takes it for no window at all, which is
+    right only from seq_q on.
+    """
+    tile, window = TINY_SEQ, problem.window
+    if window >= problem.seq_q:
+        return 2 * tile, tile, max(window, 2 * tile)
+    if problem.blind_rows:
+        return (3 * tile, tile, tile + 1) if window > problem.seq_kv else (2 * tile, tile, min(window, tile // 2))
+    return (3 * tile, tile, 2 * tile + 1) if window > problem.seq_kv else (3 * tile, 2 * tile, tile + 1)
+
+
 def wrong_in_edges(problem: AttentionProblem, inputs: tuple[torch.Tensor | None, ...], outputs: Outputs) -> str:
-    """Why an answer to a problem with blind rows or padding is wrong, in one line; "" when it is right or has neither."""
+    """Why an answer to a problem with blind rows, padding, or a window over fewer keys than queries is wrong, in one line; ""
+    when it is right or has none of these."""
     by_name = dict(zip(problem.outputs, outputs, strict=True))
     for name in ("O", "dQ"):
         rows = by_name[name][:, : problem.blind_rows] if name in by_name else None
@@ -145,7 +162,8 @@ def wrong_in_edges(problem: AttentionProblem, inputs: tuple[torch.Tensor | None,
             worst = rows[rows != 0][0].item()
             answered = "answers" if name == "O" else f"answers {name} ="
             return f"{answered} {worst:.3g} in rows that see no key, where 0 is right"
-    if problem.lengths is None and not problem.blind_rows:
+    windowed = problem.window is not None and problem.seq_q > problem.seq_kv
+    if problem.lengths is None and not problem.blind_rows and not windowed:
         return ""
     exact = truth(problem, *inputs)
     return judge(exact.errors(outputs), exact.standard, problem.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from attnlab.paths.base import Attention, Path, padded
@@ -9,6 +11,7 @@ from attnlab.paths.compiled import Compiled
 from attnlab.problem import AttentionProblem
 
 MASK_BLOCK = 128  # queries, create_block_mask's default
+MASK_PAIRS = 1 << 26  # pairs of a query and a key looked at in one go: create_block_mask holds several bytes for each
 
 
 class Flex(Compiled):
@@ -18,7 +21,7 @@ class Flex(Compiled):
         return ""
 
     def build(self, problem: AttentionProblem) -> Attention:
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+        from torch.nn.attention.flex_attention import flex_attention
 
         block_mask = None
         if problem.masked:
@@ -39,9 +42,7 @@ class Flex(Compiled):
                     tokens = (query < lengths[batch]) & (key < lengths[batch])
                     return tokens & visible(batch, head, query, key)
 
-            block_mask = create_block_mask(
-                visible_in_tensor, batch_items, None, problem.seq_q, problem.seq_kv, device=str(self.device)
-            )
+            block_mask = _blocks(visible_in_tensor, batch_items, problem, self.device)
         gqa = problem.heads != problem.kv_heads
         rows = problem.seq_q * problem.heads // problem.kv_heads
         # For few queries there is a kernel of its own, with the queries of all heads of a group in one block; chosen by their
@@ -55,6 +56,26 @@ class Flex(Compiled):
             )
 
         return padded(self.compile(attention, problem), problem, self.device)
+
+
+def _blocks(visible: Callable, batch_items: int | None, problem: AttentionProblem, device: torch.device):
+    """create_block_mask, some queries at a time: all at once it takes more memory than the attention, 16 GiB and more for a
+    causal prompt of 131,072 tokens."""
+    from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+
+    seq_q, seq_kv = problem.seq_q, problem.seq_kv
+    at_once = max(1, MASK_PAIRS // (seq_kv * (batch_items or 1) * MASK_BLOCK)) * MASK_BLOCK
+
+    def part(first: int):
+        def from_there(batch, head, query, key):
+            return visible(batch, head, query + first, key)
+
+        return create_block_mask(from_there, batch_items, None, min(at_once, seq_q - first), seq_kv, device=str(device))
+
+    parts = [part(first) for first in range(0, seq_q, at_once)]
+    names = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
+    whole = (torch.cat([getattr(part, name) for part in parts], dim=2) for name in names)
+    return BlockMask.from_kv_blocks(*whole, BLOCK_SIZE=MASK_BLOCK, mask_mod=visible, seq_lengths=(seq_q, seq_kv))
 
 
 def make(name: str, device: torch.device) -> Path:
