@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from attnlab.checked import check_fields
+
+KINDS = ("cuda", "cpu")
 PATH_STATES = ("ready", "untested", "missing", "broken")
 
 
@@ -29,15 +32,17 @@ class PathStatus:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, str]) -> PathStatus:
+    def from_json(cls, data: Any) -> PathStatus:
+        """Reads what to_json wrote. Raises ValueError."""
+        check_fields(cls, data, "a path's status")
         return cls(**data)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device of one machine, as its worker sees it. Sizes in bytes."""
+    """One device of one machine, as its worker sees it. Sizes in bytes. Raises ValueError for another kind."""
 
-    kind: str  # cuda or cpu
+    kind: str  # one of KINDS
     name: str
     uuid: str  # of the card; of the machine for a CPU
     index: int = 0
@@ -56,6 +61,10 @@ class Device:
     matmul_tflops: tuple[tuple[str, float], ...] = ()  # (dtype, TFLOP/s) of a large matrix product, measured here
     copy_tbs: float | None = None  # TB/s, read + write, of a large copy, measured here
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"a device's kind is {self.kind!r}; legal: {', '.join(KINDS)}")
+
     @property
     def key(self) -> str:
         """Equal keys measure alike: device and software versions."""
@@ -71,7 +80,8 @@ class Device:
         return {**asdict(self), **pairs}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Device:
-        packages = tuple((str(name), str(version)) for name, version in data.get("packages", ()))
-        measured = tuple((str(dtype), float(rate)) for dtype, rate in data.get("matmul_tflops", ()))
-        return cls(**{**data, "packages": packages, "matmul_tflops": measured})
+    def from_json(cls, data: Any, where: str = "a device") -> Device:
+        """Reads what to_json wrote. Raises ValueError, which calls it `where`."""
+        check_fields(cls, data, where)
+        pairs = {name: tuple(map(tuple, data.get(name, ()))) for name in ("packages", "matmul_tflops")}
+        return cls(**data | pairs)

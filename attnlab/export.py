@@ -12,22 +12,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
-from collections.abc import Collection
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from attnlab.checked import check, is_moment, json_value, shown
 from attnlab.device import Device
 from attnlab.measurement import Measurement
-from attnlab.problem import AttentionProblem
 from attnlab.run import RUN_STATES, Run
 from attnlab.sweep import TIME, Sweep
 
 FORMAT = 1
 MAX_TEXT_BYTES = 32 << 20
 MAX_MEASUREMENTS = 10_000
+HEAD = {"format", "id", "created", "state", "seconds", "phase", "reason", "sweep", "device"}
 DATA = Path(__file__).parent / "data"
 
 
@@ -81,10 +80,8 @@ def run_from_text(text: str | bytes, *, recorded: bool = True) -> Run:
     if len(text) > MAX_TEXT_BYTES:
         raise ImportRefused(f"the file is larger than {MAX_TEXT_BYTES >> 20} MiB; legal: a run that AttnLab exported")
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)
-    except ImportRefused:
-        raise
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        data = json_value(text)
+    except ValueError as error:  # UnicodeDecodeError is one
         raise ImportRefused(f"the file is not JSON ({error})") from error
     return run_from_json(data, recorded=recorded)
 
@@ -94,20 +91,35 @@ def run_from_json(data: Any, *, recorded: bool = True) -> Run:
 
     A run that was still going when it was exported comes back as `cancelled`: nobody is measuring it any more.
     """
+    try:
+        return _run(data, recorded)
+    except ImportRefused:
+        raise
+    except ValueError as error:  # of a rule that holds wherever such a thing comes from
+        raise ImportRefused(str(error)) from error
+
+
+def _run(data: Any, recorded: bool) -> Run:
     if not isinstance(data, dict) or not isinstance(data.get("run"), dict):
         raise ImportRefused('this is no run; legal: a JSON object with "run" and "measurements"')
     head, rows = data["run"], data.get("measurements")
     if head.get("format") != FORMAT:
-        raise ImportRefused(f"the run's format is {head.get('format')!r}; legal: {FORMAT}")
+        raise ImportRefused(f"the run's format is {shown(head.get('format'))}; legal: {FORMAT}")
     if not isinstance(rows, list) or len(rows) > MAX_MEASUREMENTS:
         raise ImportRefused(f"measurements must be a list of at most {MAX_MEASUREMENTS:,}")
     for name in ("id", "created"):
-        if not isinstance(head.get(name), str) or not head[name]:
+        if not head.get(name):
             raise ImportRefused(f"the run needs {name} as text")
+        check(head[name], "str", f"the run's {name}")
+    if not is_moment(head["created"]):
+        raise ImportRefused(f"the run's created is {shown(head['created'])}; legal: a moment as ISO 8601 writes it")
+    unknown = sorted(set(head) - HEAD)
+    if unknown:
+        raise ImportRefused(f"the run has an unknown field {shown(unknown[0])}; legal: {', '.join(sorted(HEAD))}")
     for name, kind in (("seconds", "float"), ("phase", "str"), ("reason", "str")):
-        _check(head.get(name, 0 if kind == "float" else ""), kind, f"the run's {name}")
+        check(head.get(name, 0 if kind == "float" else ""), kind, f"the run's {name}")
     if head.get("state") not in RUN_STATES:
-        raise ImportRefused(f"the run's state is {head.get('state')!r}; legal: {', '.join(RUN_STATES)}")
+        raise ImportRefused(f"the run's state is {shown(head.get('state'))}; legal: {', '.join(RUN_STATES)}")
     ended = head["state"] not in ("queued", "running")
     sweep = _sweep(head.get("sweep"))
     return Run(
@@ -118,7 +130,7 @@ def run_from_json(data: Any, *, recorded: bool = True) -> Run:
         seconds=head.get("seconds", 0.0),
         phase=head.get("phase", ""),
         reason=head.get("reason", "") if ended else "exported while it ran",
-        device=None if head.get("device") is None else _device(head["device"]),
+        device=None if head.get("device") is None else Device.from_json(head["device"], "the run's device"),
         measurements=_measurements(rows, sweep),
         recorded=recorded,
     )
@@ -146,7 +158,8 @@ def recorded_runs(folder: Path = DATA) -> tuple[dict[str, Run], list[str]]:
     runs, refusals = {}, []
     for path in sorted(folder.glob("*.json")):
         try:
-            runs[path.stem] = run_from_text(path.read_bytes())
+            with path.open("rb") as file:
+                runs[path.stem] = run_from_text(file.read(MAX_TEXT_BYTES + 1))  # a larger one is refused, not read
         except (ImportRefused, OSError) as error:
             refusals.append(f"{path.name}: {error}")
     return dict(sorted(runs.items(), key=lambda named: named[1].created, reverse=True)), refusals
@@ -155,28 +168,19 @@ def recorded_runs(folder: Path = DATA) -> tuple[dict[str, Run], list[str]]:
 def _sweep(data: Any) -> Sweep:
     try:
         return Sweep.from_json(data)
-    except (TypeError, ValueError) as error:  # TypeError: a number where a list belongs
+    except ValueError as error:
         raise ImportRefused(f"the run's sweep cannot be read: {error}") from error
-
-
-def _device(data: Any) -> Device:
-    if not isinstance(data, dict):
-        raise ImportRefused("the run's device must be an object or null")
-    _check_fields(Device, data, "the run's device")
-    return Device.from_json(data)
 
 
 def _measurements(rows: list[Any], sweep: Sweep) -> tuple[Measurement, ...]:
     found: dict[tuple[str, int], Measurement] = {}
     for number, row in enumerate(rows, start=1):
         where = f"measurement {number}"
-        if not isinstance(row, dict):
-            raise ImportRefused(f"{where} must be an object")
-        _check_fields(Measurement, row, where, other={f.name for f in fields(AttentionProblem)})
         try:
-            m = Measurement.from_json(row)
+            m = Measurement.from_json(row, where)
         except ValueError as error:
-            raise ImportRefused(f"{where}: {error}") from error
+            said = str(error)
+            raise ImportRefused(said if said.startswith(where) else f"{where}: {said}") from error
         if m.path not in sweep.paths or m.seq not in sweep.seqs or m.problem != sweep.at(m.seq):
             raise ImportRefused(f"{where} ({m.path} at {m.seq:,}) is of another problem than the run's sweep")
         if m.ok and not (m.device_ms if sweep.task == TIME else m.findings):
@@ -186,64 +190,3 @@ def _measurements(rows: list[Any], sweep: Sweep) -> tuple[Measurement, ...]:
             raise ImportRefused(f"{where} repeats {m.path} at {m.seq:,}")
         found[m.path, m.seq] = m
     return tuple(found.values())
-
-
-def _check_fields(kind: type, data: dict[str, Any], where: str, other: Collection[str] = ()) -> None:
-    """Raises ImportRefused unless data's fields are those of the dataclass, with values of the types it declares.
-
-    `other` names fields that belong to something else, checked there.
-    """
-    declared = {f.name: f for f in fields(kind)}
-    for name, value in data.items():
-        if name in declared:
-            _check(value, declared[name].type, f"{where}'s {name}")
-        elif name not in other:
-            raise ImportRefused(f"{where} has an unknown field {str(name)[:60]!r}")
-    for name, field in declared.items():
-        # A field without a default is needed; the problem lies flat beside the measurement's own fields.
-        needed = field.default is MISSING and field.default_factory is MISSING and field.type != "AttentionProblem"
-        if needed and name not in data:
-            raise ImportRefused(f"{where} lacks {name}")
-
-
-def _check(value: Any, declared: str, where: str) -> None:
-    """Raises ImportRefused unless value is of the declared type; numbers must be finite and not negative."""
-    base, optional = declared.removesuffix(" | None"), declared.endswith(" | None")
-    if value is None and optional:
-        return
-    legal = {
-        "str": type(value) is str,
-        "bool": type(value) is bool,
-        "int": type(value) is int and value >= 0,
-        "float": type(value) in (int, float) and math.isfinite(value) and value >= 0,
-        "tuple[str, ...]": type(value) is list and all(type(v) is str for v in value),
-        "tuple[float, ...]": type(value) is list and all(type(v) in (int, float) and v >= 0 for v in value),
-        "tuple[int, ...]": type(value) is list and all(type(v) is int and v >= 0 for v in value),
-        "tuple[Finding, ...]": type(value) is list and all(type(v) is dict for v in value),
-        "tuple[tuple[str, str], ...]": type(value) is list and all(_is_pair(v, str) for v in value),
-        "tuple[tuple[str, float], ...]": type(value) is list and all(_is_pair(v, int, float) for v in value),
-    }
-    words = {
-        "str": "text",
-        "bool": "true or false",
-        "int": "a whole number from 0",
-        "float": "a finite number from 0",
-        "tuple[str, ...]": "a list of texts",
-        "tuple[int, ...]": "a list of whole numbers",
-        "tuple[Finding, ...]": "a list of findings",
-        "tuple[float, ...]": "a list of numbers",
-        "tuple[tuple[str, str], ...]": "a list of pairs of texts",
-        "tuple[tuple[str, float], ...]": "a list of pairs of a text and a number",
-    }
-    if not legal[base]:
-        expected = words[base]
-        raise ImportRefused(f"{where} is {str(value)[:60]!r}; legal: {expected}{' or null' if optional else ''}")
-
-
-def _is_pair(value: Any, *second: type) -> bool:
-    """A list of a text and one of these."""
-    return type(value) is list and len(value) == 2 and type(value[0]) is str and type(value[1]) in second
-
-
-def _refuse_constant(name: str) -> None:
-    raise ImportRefused(f"the file holds {name}, which is not JSON; legal: numbers and null")

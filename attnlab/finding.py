@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 VERDICTS = ("pass", "fail", "unsupported")
+from attnlab.checked import is_finite, is_text, shown
+
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +35,15 @@ class Finding:
 
     def __post_init__(self) -> None:
         for name in ("what", "verdict", "text", "mode"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"a finding's {name} is {getattr(self, name)!r}; legal: text")
+            if not is_text(getattr(self, name)):
+                raise ValueError(f"a finding's {name} is {shown(getattr(self, name))}; legal: text")
         if self.verdict not in VERDICTS:
-            raise ValueError(f"verdict is {self.verdict!r}; legal: {', '.join(VERDICTS)}")
+            raise ValueError(f"verdict is {shown(self.verdict)}; legal: {', '.join(VERDICTS)}")
         if not isinstance(self.values, Mapping):
             raise ValueError("a finding's values are a JSON object")
         for name, value in self.values.items():
-            number = type(value) in (int, float) and math.isfinite(value)
-            if not isinstance(name, str) or not (value is None or number):
-                raise ValueError(f"{name} is {value!r}; a finding holds finite numbers or null")
+            if not isinstance(name, str) or not (value is None or is_finite(value)):
+                raise ValueError(f"{shown(name)} is {shown(value)}; a finding holds finite numbers or null")
 
     @property
     def failed(self) -> bool:

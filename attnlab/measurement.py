@@ -7,11 +7,11 @@ On the CPU the same fields hold host time and host memory; `clock` and `memory_s
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from attnlab import cost
+from attnlab.checked import check_fields, is_finite, shown
 from attnlab.finding import Finding
 from attnlab.problem import AttentionProblem
 
@@ -77,10 +77,10 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise ValueError(f"status is {self.status!r}; legal: {', '.join(STATUSES)}")
+            raise ValueError(f"status is {shown(self.status)}; legal: {', '.join(STATUSES)}")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, float) and not math.isfinite(value):
+            if isinstance(value, float) and not is_finite(value):
                 raise ValueError(f"{field.name} is {value}; a measurement holds finite numbers or null")
 
     @classmethod
@@ -132,19 +132,15 @@ class Measurement:
         return {**self.problem.to_json(), **data, **{name: list(data[name]) for name in LISTS}}
 
     @classmethod
-    def from_json(cls, data: Any) -> Measurement:
-        """Reads what to_json wrote. Raises ValueError (ProblemError for the problem's fields)."""
-        if not isinstance(data, dict):
-            raise ValueError("a measurement is a JSON object")
+    def from_json(cls, data: Any, where: str = "a measurement") -> Measurement:
+        """Reads what to_json wrote. Raises ValueError, which calls it `where` (ProblemError for the problem's fields)."""
+        check_fields(cls, data, where, other={f.name for f in fields(AttentionProblem)})
         own = {f.name for f in fields(cls)} - {"problem"}
         problem = AttentionProblem.from_json({k: v for k, v in data.items() if k not in own})
         mine = {k: v for k, v in data.items() if k in own}
-        for name in ("path", "status"):
-            if not isinstance(mine.get(name), str):
-                raise ValueError(f"a measurement needs {name} as text")
         for name in LISTS:
-            mine[name] = tuple(mine.get(name) or ())
-        mine["findings"] = tuple(map(Finding.from_json, mine.get("findings") or ()))
+            mine[name] = tuple(mine.get(name, ()))
+        mine["findings"] = tuple(map(Finding.from_json, mine.get("findings", ())))
         return cls(problem=problem, **mine)
 
 

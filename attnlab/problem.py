@@ -29,6 +29,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from attnlab.checked import shown
+
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 DIRECTIONS = ("forward", "forward+backward", "backward")
 FORWARD, FORWARD_BACKWARD, BACKWARD = DIRECTIONS
@@ -41,6 +43,7 @@ LIMITS = {
     "heads": 1 << 14,
     "head_dim": 1 << 10,
 }
+MAX_LENGTHS = 4_096  # of a padded batch: each is a number in every message and file of every point
 OPTIONAL = ("window", "lengths")  # fields that JSON leaves out where they are not set
 MAX_ELEMENTS = 2**63 - 1  # what a signed 64-bit index, the widest that torch has, can address
 
@@ -77,13 +80,13 @@ class AttentionProblem:
             check_whole_number(name, getattr(self, name), limit)
         check_kv_heads(self.heads, self.kv_heads)
         if self.dtype not in tuple(DTYPE_BYTES):
-            raise ProblemError(f"dtype is {self.dtype!r}; legal: {', '.join(DTYPE_BYTES)}")
+            raise ProblemError(f"dtype is {shown(self.dtype)}; legal: {', '.join(DTYPE_BYTES)}")
         if type(self.causal) is not bool:
-            raise ProblemError(f"causal is {self.causal!r}; legal: true, false")
+            raise ProblemError(f"causal is {shown(self.causal)}; legal: true, false")
         if self.window is not None:
             check_whole_number("window", self.window, LIMITS["seq_kv"], ", or none")
         if self.direction not in DIRECTIONS:
-            raise ProblemError(f"direction is {self.direction!r}; legal: {', '.join(DIRECTIONS)}")
+            raise ProblemError(f"direction is {shown(self.direction)}; legal: {', '.join(DIRECTIONS)}")
         if self.lengths is not None:
             check_lengths(self.lengths, self.batch, self.seq_q, self.seq_kv)
         if self.score_elements > MAX_ELEMENTS:
@@ -164,7 +167,7 @@ class AttentionProblem:
         known = {f.name for f in fields(cls)}
         unknown = sorted(set(map(str, data)) - known)
         if unknown:
-            raise ProblemError(f"unknown problem field {unknown[0]!r}; legal: {', '.join(sorted(known))}")
+            raise ProblemError(f"unknown problem field {shown(unknown[0])}; legal: {', '.join(sorted(known))}")
         missing = [name for name in ("batch", "seq_q", "heads", "head_dim") if name not in data]
         if missing:
             raise ProblemError(f"the problem lacks {', '.join(missing)}")
@@ -175,7 +178,7 @@ class AttentionProblem:
 def check_whole_number(name: str, value: Any, limit: int, else_legal: str = "") -> None:
     """Raises ProblemError unless value is an int (not a bool) from 1 to limit. `else_legal` ends the words of a refusal."""
     if type(value) is not int or not 1 <= value <= limit:
-        raise ProblemError(f"{name} is {value!r}; legal: whole numbers from 1 to {limit:,}{else_legal}")
+        raise ProblemError(f"{name} is {shown(value)}; legal: whole numbers from 1 to {limit:,}{else_legal}")
 
 
 def legal_kv_heads(heads: int) -> list[int]:
@@ -188,7 +191,7 @@ def check_kv_heads(heads: int, kv_heads: int) -> None:
     if type(kv_heads) is not int or kv_heads < 1 or heads % kv_heads:
         legal = ", ".join(map(str, legal_kv_heads(heads)))
         raise ProblemError(
-            f"kv_heads is {kv_heads!r}, which does not divide heads = {heads}; legal for {heads} heads: {legal}"
+            f"kv_heads is {shown(kv_heads)}, which does not divide heads = {heads}; legal for {heads} heads: {legal}"
         )
 
 
@@ -203,11 +206,13 @@ def check_lengths(lengths: Any, batch: int, seq_q: int, seq_kv: int) -> None:
             " legal: as many queries as keys, or no lengths"
         )
     if type(lengths) is not tuple:
-        raise ProblemError(f"lengths is {lengths!r}; {legal}")
+        raise ProblemError(f"lengths is {shown(lengths)}; {legal}")
+    if len(lengths) > MAX_LENGTHS:
+        raise ProblemError(f"lengths has {len(lengths):,}; legal: a padded batch of at most {MAX_LENGTHS:,} sequences")
     if len(lengths) != batch:
         raise ProblemError(f"lengths has {len(lengths):,} for a batch of {batch:,}; {legal}")
     for length in lengths:
         if type(length) is not int or not 0 <= length <= seq_kv:
-            raise ProblemError(f"lengths holds {length!r}; {legal}")
+            raise ProblemError(f"lengths holds {shown(length)}; {legal}")
     if not any(lengths):
         raise ProblemError(f"lengths are all 0; {legal}")

@@ -5,7 +5,8 @@ A run is a row; what happened in it are events, JSON each, committed one by one.
 file at once: write-ahead log, a busy timeout, and each run names the process that owns it, so that what a killed
 process left `running` is closed by whoever opens the file next.
 
-The store never stops the measuring: where the file cannot be used, it works in memory and `problem` says why.
+The store never stops the measuring: where the file cannot be used, it works in memory and `problem` says why. What may
+be done to a file is in attnlab.database.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from attnlab.checked import is_moment, is_number
 from attnlab.database import NotOurs, connect, damaged, reading, salvage, set_aside
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
 from attnlab.planner import sharp
-from attnlab.run import Run
+from attnlab.run import RUN_STATES, Run
 from attnlab.sweep import TIME, Sweep
 
+UNREADABLE = (TypeError, ValueError, KeyError, RecursionError)  # what a cell of another version, or a damaged one, raises
 ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
 
 
@@ -102,7 +105,7 @@ class Store:
         try:
             paths = tuple(PathStatus.from_json(status) for status in json.loads(rows[0]["paths"]))
             return Device.from_json(json.loads(rows[0]["device"])), paths
-        except (TypeError, ValueError):
+        except UNREADABLE:
             return None  # written by a version with other fields; the worker will say it again
 
     def load(self, run_id: str) -> Run | None:
@@ -116,7 +119,7 @@ class Store:
         for row in self._read(query, (run_id,)):
             try:
                 m = Measurement.from_json(json.loads(row["data"]))
-            except (TypeError, ValueError):
+            except UNREADABLE:
                 continue  # one unreadable point must not hide the others
             newest[m.path, m.seq] = m
         return replace(run, measurements=in_order(run.sweep, newest.values()))
@@ -124,7 +127,7 @@ class Store:
     def events(self, run_id: str) -> list[tuple[float, str, dict[str, Any]]]:
         """(Unix time, kind, data), oldest first."""
         rows = self._read("SELECT at, kind, data FROM events WHERE run_id = ? ORDER BY id", (run_id,))
-        return [(row["at"], row["kind"], json.loads(row["data"])) for row in rows]
+        return [(row["at"], row["kind"], parsed(row["data"])) for row in rows]
 
     def recent(self, limit: int = 50) -> list[Run]:
         """The newest runs, newest first, without their measurements."""
@@ -139,10 +142,12 @@ class Store:
             (question(sweep), device_key),
         )
         for row in rows:
-            stored = json.loads(row["sweep"])
-            if not set(sweep.seqs) <= set(stored["seqs"]) or not set(sweep.paths) <= set(stored["paths"]):
+            try:
+                stored = json.loads(row["sweep"])
+                covered = set(sweep.seqs) <= set(stored["seqs"]) and set(sweep.paths) <= set(stored["paths"])
+            except UNREADABLE:
                 continue
-            run = self.load(row["id"])
+            run = self.load(row["id"]) if covered else None
             if run is None:
                 continue
             asked = [m for m in run.measurements if m.path in sweep.paths and m.seq in sweep.seqs]
@@ -170,6 +175,8 @@ class Store:
 
     def _begin_anew(self, error: Exception) -> sqlite3.Connection:
         """A damaged file is kept under another name, never written to, and a new one begun with what can be read of it."""
+        with contextlib.suppress(OSError, sqlite3.Error, NotOurs):
+            return connect(self.path)  # another program that uses it was faster
         try:
             aside = set_aside(self.path)
             db = connect(self.path)
@@ -191,14 +198,21 @@ class Store:
         return connect(":memory:")
 
     def _write(self, statement: str, values: Any) -> None:
+        self._execute(statement, values)
+
+    def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:
+        return self._execute(query, values)
+
+    def _execute(self, statement: str, values: Any) -> list[sqlite3.Row]:
         with self._lock:
-            try:
-                self._db.execute(statement, values)
-            except sqlite3.IntegrityError:
-                raise  # a mistake of the caller, such as a run id used twice
-            except sqlite3.DatabaseError as error:
-                self._leave_the_file(error)
-                self._db.execute(statement, values)
+            for _ in range(2):  # out of a damaged file into a new one, and out of that when the disk is full
+                try:
+                    return self._db.execute(statement, values).fetchall()
+                except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+                    raise  # a mistake of the caller, such as a run id used twice
+                except sqlite3.DatabaseError as error:
+                    self._leave_the_file(error)
+            return self._db.execute(statement, values).fetchall()
 
     def _leave_the_file(self, error: sqlite3.DatabaseError) -> None:
         """The file is damaged, or the disk is full or was taken away: go on elsewhere, with what can still be read."""
@@ -211,31 +225,34 @@ class Store:
         salvage(old, self._db)
         old.close()
 
-    def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:
-        with self._lock:
-            try:
-                return self._db.execute(query, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                self._leave_the_file(error)
-                return self._db.execute(query, values).fetchall()
-
     def _close_abandoned_runs(self) -> None:
         query = (
             "SELECT id, owner, coalesce((SELECT max(at) FROM events WHERE run_id = runs.id),"
             " (julianday(created) - 2440587.5) * 86400.0) AS last_at FROM runs WHERE state IN ('queued', 'running')"
         )
         for row in self._read(query):
-            owner = json.loads(row["owner"])
-            if owner["host"] == socket.gethostname():
+            owner = parsed(row["owner"])
+            if not isinstance(owner.get("pid"), int):
+                owner, abandoned = {"pid": "unknown", "host": "an unknown host"}, True
+            elif owner.get("host") == socket.gethostname():
                 abandoned = not is_alive(owner)
             else:
                 abandoned = time.time() - row["last_at"] > ABANDONED_S
             if abandoned:
-                reason = f"the program that measured it has ended (process {owner['pid']} on {owner['host']})"
+                reason = f"the program that measured it has ended (process {owner['pid']} on {owner.get('host')})"
                 self._write(
                     "UPDATE runs SET state = 'cancelled', reason = ? WHERE id = ? AND state IN ('queued', 'running')",
                     (reason, row["id"]),
                 )
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The object that a cell holds; an empty one where it holds none."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def dump(data: Any) -> str:
@@ -273,7 +290,10 @@ def in_order(sweep: Sweep, measurements: Iterable[Measurement]) -> tuple[Measure
 
 
 def row_run(row: sqlite3.Row) -> Run | None:
-    """The run of a row, without measurements; None when it was written with paths or fields that are not known here."""
+    """The run of a row, without measurements; None when it was written with paths or fields that are not known here, or is
+    damaged."""
+    if row["state"] not in RUN_STATES or not is_moment(row["created"]) or not is_number(row["seconds"]):
+        return None
     try:
         return Run(
             id=row["id"],
@@ -285,7 +305,7 @@ def row_run(row: sqlite3.Row) -> Run | None:
             reason=row["reason"],
             device=Device.from_json(json.loads(row["device"])) if row["device"] else None,
         )
-    except (TypeError, ValueError):
+    except UNREADABLE:
         return None
 
 

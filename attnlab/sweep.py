@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from attnlab.checked import shown
 from attnlab.paths import PATHS
 from attnlab.problem import LIMITS, AttentionProblem, ProblemError, check_whole_number
 
 SHORTEST = 128
+MAX_SEQS = 1_000
 DEFAULT_PATHS = ("standard", "flash")
 DEFAULT_BUDGET_S = 30.0
 BUDGET_MAX_S = 86_400
@@ -53,6 +55,8 @@ class Sweep:
     def __post_init__(self) -> None:
         if not self.seqs:
             raise ProblemError("the sweep has no sequence length; legal: one or more whole numbers, like 128,256,512")
+        if len(self.seqs) > MAX_SEQS:
+            raise ProblemError(f"the sweep has {len(self.seqs):,} sequence lengths; legal: at most {MAX_SEQS:,}")
         for seq in self.seqs:
             check_whole_number("seq", seq, LIMITS["seq_q"])
             self.at(seq)
@@ -61,20 +65,20 @@ class Sweep:
         if not self.paths:
             raise ProblemError(f"no path to measure; legal: {', '.join(PATHS)}")
         for path in self.paths:
-            if path not in PATHS:
-                raise ProblemError(f"path is {path!r}; legal: {', '.join(PATHS)}")
+            if type(path) is not str or path not in PATHS:
+                raise ProblemError(f"path is {shown(path)}; legal: {', '.join(PATHS)}")
         object.__setattr__(self, "paths", tuple(dict.fromkeys(self.paths)))
         if type(self.budget_s) not in (int, float) or not 0 < self.budget_s <= BUDGET_MAX_S:
-            raise ProblemError(f"budget is {self.budget_s!r}; legal: {BUDGET_LEGAL}")
+            raise ProblemError(f"budget is {shown(self.budget_s)}; legal: {BUDGET_LEGAL}")
         if type(self.precision) not in (int, float) or not PRECISIONS[0] <= self.precision <= PRECISIONS[1]:
-            raise ProblemError(f"precision is {self.precision!r}; legal: {PRECISION_LEGAL}")
+            raise ProblemError(f"precision is {shown(self.precision)}; legal: {PRECISION_LEGAL}")
         if self.l2 not in L2_MODES:
-            raise ProblemError(f"l2 is {self.l2!r}; legal: {', '.join(L2_MODES)}")
+            raise ProblemError(f"l2 is {shown(self.l2)}; legal: {', '.join(L2_MODES)}")
         if self.task not in TASKS:
-            raise ProblemError(f"task is {self.task!r}; legal: {', '.join(TASKS)}")
+            raise ProblemError(f"task is {shown(self.task)}; legal: {', '.join(TASKS)}")
         for name in ("try_oom", "refine"):
             if type(getattr(self, name)) is not bool:
-                raise ProblemError(f"{name} is {getattr(self, name)!r}; legal: true, false")
+                raise ProblemError(f"{name} is {shown(getattr(self, name))}; legal: true, false")
 
     def at(self, seq: int) -> AttentionProblem:
         """The problem of the point at `seq` keys. Raises ProblemError."""
@@ -100,16 +104,16 @@ class Sweep:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Sweep:
+    def from_json(cls, data: Any) -> Sweep:
         """Reads what to_json wrote. Raises ProblemError."""
         if not isinstance(data, dict) or not {"problem", "seqs"} <= set(data):
             raise ProblemError("a sweep is a JSON object with problem, seqs, paths, …")
         known = [f.name for f in fields(cls)]
         for name, value in data.items():
             if name not in known:
-                raise ProblemError(f"unknown sweep field {name!r}; legal: {', '.join(known)}")
+                raise ProblemError(f"unknown sweep field {shown(name)}; legal: {', '.join(known)}")
             if name in ("seqs", "paths") and not isinstance(value, list):
-                raise ProblemError(f"{name} is {value!r}; legal: a list")
+                raise ProblemError(f"{name} is {shown(value)}; legal: a list")
         lists = {name: tuple(data[name]) for name in ("seqs", "paths") if name in data}
         return cls(**{**data, **lists, "problem": AttentionProblem.from_json(data["problem"])})
 

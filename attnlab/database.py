@@ -1,0 +1,165 @@
+"""The database file: opened or refused before anything is written to it, checked, set aside when it is damaged.
+
+A file is written to when it is empty, or was written by this version, and passes SQLite's integrity check (0.6 ms a MB).
+One of a newer version, or of another program, stays as it is. Of a damaged one nothing is overwritten: it gets another
+name, and what can still be read of it is copied into its successor.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    created TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    phase TEXT NOT NULL,
+    sweep TEXT NOT NULL,       -- JSON
+    question TEXT NOT NULL,    -- the problem without its sequence lengths, canonical JSON
+    device TEXT,               -- JSON, once it is known
+    device_key TEXT,
+    owner TEXT NOT NULL        -- JSON: the process that measures it
+);
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL REFERENCES runs(id),
+    at REAL NOT NULL,          -- Unix time, s
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL         -- JSON
+);
+CREATE TABLE devices (worker TEXT PRIMARY KEY, device TEXT NOT NULL, paths TEXT NOT NULL);
+CREATE INDEX events_by_run ON events(run_id);
+CREATE INDEX runs_by_question ON runs(question, device_key, state);
+"""
+TABLES = ("runs", "events", "devices")
+BUSY_TIMEOUT_S = 10.0
+PARTS = ("", "-wal", "-shm")  # a database in WAL mode is up to three files
+
+
+class NotOurs(Exception):
+    """The file was written by a newer AttnLab or by another program. The message says which."""
+
+
+def connect(path: Path | str) -> sqlite3.Connection:
+    """An open database with the schema in place, whole by SQLite's own check. Raises sqlite3.Error and NotOurs.
+
+    Autocommit: each statement is committed when it returns. In WAL mode with synchronous = NORMAL a commit survives the
+    death of the process; the loss of power may cost the last few.
+    """
+    db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None)
+    try:
+        db.row_factory = sqlite3.Row
+        db.text_factory = readable_text
+        version = recognise(db)  # before the first statement that writes, and the journal's mode is one
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        if version < SCHEMA_VERSION:
+            create_schema(db)
+        check(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def recognise(db: sqlite3.Connection) -> int:
+    """The version of the file's schema, 0 for an empty file. Raises NotOurs."""
+    version, tables = db.execute(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"  # one statement, one moment
+    ).fetchone()
+    if version > SCHEMA_VERSION:
+        raise NotOurs(f"schema {version} was written by a newer AttnLab; this one knows {SCHEMA_VERSION}")
+    if version < SCHEMA_VERSION and tables:
+        raise NotOurs("it is a database of another program")
+    return version
+
+
+def create_schema(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if recognise(db) == 0:  # again: another process may have been first
+            for statement in SCHEMA.split(";\n"):
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk has ended it already
+            db.execute("ROLLBACK")
+        raise
+
+
+def check(db: sqlite3.Connection) -> None:
+    """Raises sqlite3.Error when a table is missing or anything is damaged: better now than in the middle of a run."""
+    for table in TABLES:
+        db.execute(f"SELECT * FROM {table} LIMIT 1").fetchall()
+    found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(" ".join(found.split()))
+
+
+def damaged(error: sqlite3.Error) -> bool:
+    """Whether the file is to blame. SQLite's operational errors (no access, locked, disk full) leave it sound, and the
+    other classes are mistakes of the caller."""
+    return type(error) is sqlite3.DatabaseError
+
+
+def set_aside(path: Path) -> Path:
+    """Gives a damaged file, which nobody here has open any more, another name; returns that. Raises OSError."""
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    for number in range(1, 1000):
+        if not aside.exists():
+            break
+        aside = aside.with_name(f"{aside.name.partition('+')[0]}+{number}")
+    for part in PARTS:
+        if (old := Path(f"{path}{part}")).exists():
+            old.rename(f"{aside}{part}")
+    return aside
+
+
+def salvage(old: sqlite3.Connection, new: sqlite3.Connection) -> int:
+    """Copies the rows that can still be read; returns how many. Raises sqlite3.Error when `new` cannot take them."""
+    copied = 0
+    new.execute("BEGIN IMMEDIATE")
+    try:
+        for table in TABLES:
+            for row in rows(old, table):
+                cells = dict(zip(row.keys(), row, strict=True))
+                names, marks = ", ".join(cells), ", ".join(f":{name}" for name in cells)
+                copied += new.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", cells).rowcount
+        new.execute("COMMIT")
+    except BaseException:
+        if new.in_transaction:
+            new.execute("ROLLBACK")
+        raise
+    return copied
+
+
+def rows(db: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row]:
+    """A table's rows, numbers included. A damaged page ends a scan, so another one comes from the far end."""
+    for direction in ("ASC", "DESC"):
+        try:
+            yield from db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid {direction}")
+            return
+        except sqlite3.DatabaseError:
+            continue  # what lies beyond is reached from the other side, if at all
+
+
+def reading(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write to the file. Raises sqlite3.Error."""
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False, isolation_level=None)
+    db.row_factory = sqlite3.Row
+    db.text_factory = readable_text
+    return db
+
+
+def readable_text(raw: bytes) -> str:
+    """Damaged text is still text; what it should have been, its reader decides."""
+    return raw.decode("utf-8", "replace")
