@@ -7,6 +7,7 @@ measurement carries findings:
     determinism   one for each output and mode: how far repeated calls are apart, and what the mode costs
     edges         one for each numerical edge: what the path answers, and what is right
     anatomy       one for each operation of standard attention, or one for all of another path: kernels, time, bytes
+    counters      the same, with the bytes that the hardware counted
     support       one for each feature: whether the path runs it, decided by a launch and its answer
 """
 
@@ -17,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-VERDICTS = ("pass", "fail", "unsupported")
 from attnlab.checked import is_finite, is_text, shown
 
+VERDICTS = ("pass", "fail", "unsupported")
 
 
 @dataclass(frozen=True, kw_only=True)

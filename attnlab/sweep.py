@@ -18,7 +18,7 @@ DEFAULT_PRECISION = 0.01
 PRECISIONS = (0.001, 0.5)
 PRECISION_LEGAL = "half an interval over its median, from 0.001 to 0.5"
 L2_MODES = ("cold", "hot")
-TASKS = ("time", "exactness", "determinism", "edges", "support", "anatomy")
+TASKS = ("time", "exactness", "determinism", "edges", "support", "anatomy", "counters")
 TIME = TASKS[0]
 BUDGET_LEGAL = f"seconds, more than 0, at most {BUDGET_MAX_S:,}"
 

@@ -4,7 +4,8 @@ A line of the list is a line of attnlab/paths/standard.py (QKᵀ, scale, mask, s
 (cost.standard_operations). Flash has one line.
 
 What was measured comes from a run of the task "anatomy": one finding for each operation, its text the kernels that ran,
-its values `device_ms`, `read_bytes`, `write_bytes`, `kernels`.
+its values `device_ms`, `read_bytes`, `write_bytes`, `kernels`; or of "counters", which adds `dram_read_bytes` and
+`dram_write_bytes`, what the hardware counted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from attnlab.run import Run
 from attnlab.sweep import Sweep
 from attnlab.units import sequence, times
 
-TASK = "anatomy"
+ANATOMY, COUNTERS = TASKS = ("anatomy", "counters")
 STANDARD, FLASH = "standard", "flash"
 KERNEL = "kernel"  # the finding of a path that is one operation
 VIEW, COPY = "transpose of Q", "contiguous Q"  # findings of "standard"
@@ -67,10 +68,10 @@ def tbs_of(moved_bytes: float | None, ms: float | None) -> float | None:
     return moved_bytes / ms / 1e9 if moved_bytes and ms else None
 
 
-def sweep(problem: AttentionProblem) -> Sweep:
-    """What the button asks for. Raises ProblemError."""
+def sweep(problem: AttentionProblem, task: str = ANATOMY) -> Sweep:
+    """What a button asks for. Raises ProblemError."""
     return Sweep(
-        problem=problem, seqs=(problem.seq_q,), paths=(STANDARD, FLASH), task=TASK, refine=False, budget_s=BUDGET_S
+        problem=problem, seqs=(problem.seq_q,), paths=(STANDARD, FLASH), task=task, refine=False, budget_s=BUDGET_S
     )
 
 
@@ -78,6 +79,27 @@ def found(run: Run | None, path: str, seq: int) -> Mapping[str, Finding]:
     """What was measured of a path, by operation; empty where nothing was."""
     m = run.get(path, seq) if run else None
     return {finding.what: finding for finding in m.findings} if m else {}
+
+
+def counted_bytes(finding: Finding | None) -> tuple[float, float] | None:
+    """(read, written) as the hardware counted them; None where nobody looked."""
+    values = finding.values if finding else {}
+    read, written = values.get("dram_read_bytes"), values.get("dram_write_bytes")
+    return None if read is None or written is None else (read, written)
+
+
+def total_counted(findings: Mapping[str, Finding], names: Sequence[str]) -> tuple[float, float] | None:
+    """The sums over the operations; None while one of them has not been counted."""
+    found_bytes = [counted_bytes(findings.get(name)) for name in names]
+    if not found_bytes or None in found_bytes:
+        return None
+    return sum(read for read, _ in found_bytes), sum(written for _, written in found_bytes)
+
+
+def not_counted(run: Run | None, seq: int) -> str:
+    """Why the counters could not be read, of the first path that has a reason; "" where none has."""
+    findings = (found(run, path, seq).get(COUNTERS) for path in (STANDARD, FLASH))
+    return next((finding.text for finding in findings if finding), "")
 
 
 def ms_of(finding: Finding | None) -> float | None:

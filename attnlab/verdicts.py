@@ -275,6 +275,7 @@ def lines(run: Run) -> list[str]:
     """The whole run as an aligned table for a terminal."""
     columns = {
         "anatomy": (("ms", "moved", "TB/s"), _cost_cells),
+        "counters": (("ms", "moved", "TB/s", "DRAM read", "DRAM written"), _counter_cells),
         "determinism": (("bit-identical", "spread"), _repeat_cells),
     }
     titles, cells_of = columns.get(run.sweep.task, (("max abs", "relative", "allowed"), _error_cells))
@@ -302,6 +303,11 @@ def _cost_cells(v: Mapping[str, float | int | None]) -> list[str]:
     took_ms, moved_bytes = v.get("device_ms"), (v.get("read_bytes") or 0) + (v.get("write_bytes") or 0)
     rate = f"{moved_bytes / took_ms / 1e9:.3g}" if took_ms else "–"
     return [ms(took_ms) if took_ms else "–", size(moved_bytes), rate]
+
+
+def _counter_cells(v: Mapping[str, float | int | None]) -> list[str]:
+    counted = [v.get(name) for name in ("dram_read_bytes", "dram_write_bytes")]
+    return [*_cost_cells(v), *("–" if size_bytes is None else size(size_bytes) for size_bytes in counted)]
 
 
 def point_words(m: Measurement) -> str:

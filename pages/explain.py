@@ -68,6 +68,7 @@ with st.container(horizontal=True, vertical_alignment="center", wrap=False):
     standing_slot = st.container(width="stretch")
 with st.sidebar:
     measure_slot, stop_slot = st.columns([5, 2], gap="xsmall")
+    counters_slot = st.container()
     form = explain_form.form(worker, replay.sweep.at(replay.sweep.seqs[-1]) if replay else None)
     if form.refusal:
         st.error(text.escape(form.refusal))
@@ -78,10 +79,10 @@ with st.sidebar:
 # What this tab does about it.
 
 try:
-    sweep, refusal = trip.sweep(form.problem) if form.problem else None, form.refusal
+    sweeps, refusal = {task: trip.sweep(form.problem, task) for task in trip.TASKS if form.problem}, form.refusal
 except ProblemError as error:
-    sweep, refusal = None, str(error)
-can_run = sweep is not None and worker.device is not None and replay is None
+    sweeps, refusal = {}, str(error)
+can_run = bool(sweeps) and worker.device is not None and replay is None
 
 
 def shown() -> Run | None:
@@ -99,9 +100,10 @@ request = state.pop("explain_request", None)
 if request == "stop":
     for run_id in runs.values():
         lab.cancel(run_id)
-elif request == "measure" and can_run:
+elif request in sweeps and can_run:
     before = shown()
-    runs[form.problem] = lab.submit(sweep, fresh=before is not None and not before.active)
+    again = before is not None and not before.active and before.sweep.task == request
+    runs[form.problem] = lab.submit(sweeps[request], fresh=again)
 drawn_active = active()
 measure_slot.button(
     "Measure the kernels",
@@ -109,9 +111,19 @@ measure_slot.button(
     type="primary",
     width="stretch",
     on_click=press,
-    args=("measure",),
+    args=(trip.ANATOMY,),
     disabled=not can_run or drawn_active,
     help=refusal or "Time each of standard attention's operations, and flash. Pressed again, it is measured anew.",
+)
+counters_slot.button(
+    "Read the DRAM counters",
+    key="w_counters",
+    width="stretch",
+    on_click=press,
+    args=(trip.COUNTERS,),
+    disabled=not can_run or drawn_active or worker.device.kind != "cuda",
+    help="Measure, and read the bytes that the hardware counted (NVIDIA Nsight Compute, `ncu`, on an NVIDIA GPU; some "
+    "seconds more).",
 )
 stop_slot.button("Stop", key="w_stop", width="stretch", on_click=press, args=("stop",), disabled=not drawn_active)
 

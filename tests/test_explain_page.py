@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -29,12 +30,13 @@ PROBLEM = AttentionProblem(batch=4, seq_q=4096, heads=32, head_dim=128)
 TIMES_MS = {"QKᵀ": 2.5, "scale": 2.25, "softmax": 2.375, "AV": 2.25}
 
 
-def anatomy(problem=PROBLEM, **more):
+def anatomy(problem=PROBLEM, counted=False, **more):
     """A run as the worker reports it, with made-up times."""
     moved = {step.name: step for step in trip.operations(problem)}
 
     def found(what, ms, step, kernels):
         values = {"device_ms": ms, "read_bytes": step.read_bytes, "write_bytes": step.write_bytes, "kernels": 1}
+        values |= {"dram_read_bytes": 67_100_000, "dram_write_bytes": 40_900_000} if counted else {}
         return Finding(what=what, verdict="pass", text=kernels, values=values)
 
     q = cost.query_bytes(problem)
@@ -153,6 +155,33 @@ def test_a_recorded_run_is_offered_and_marked_wherever_its_numbers_stand(open_pa
     assert cells(page, "Measured") == ["–", "0 ms", "0.0625 ms"]
     (what,) = [name for name in table(page) if name.startswith("What runs")]
     assert MARK in what.replace("\\", "") and trip.rate(moved / 0.0625e9) in cells(page, what)[2]
+
+
+def test_what_the_hardware_counted_stands_beside_the_model(open_page):
+    page = open_page({"show": "h200-anatomy"}, recorded=(anatomy(counted=True),))
+    reads, writes = cells(page, "Reads"), cells(page, "Writes")
+    assert reads[1].endswith(" :small[:violet[(67.1 MB)]]") and writes[1].endswith("(40.9 MB)]]")
+    assert reads[4].endswith(f"({trip.decimal_size(4 * 67_100_000)})]]")  # standard, all four
+    assert "what the hardware counted" in said(page)
+    assert page.button("w_counters").disabled  # a recorded run is shown
+    assert "counted" not in said(open_page())
+
+
+def test_where_the_counters_cannot_be_read_the_page_says_why(open_page):
+    run = anatomy()
+    why = Finding(what=trip.COUNTERS, verdict="unsupported", text="ncu is not on the PATH")
+    point = replace(run.measurements[0], findings=(*run.measurements[0].findings, why))
+    page = open_page({"show": "h200-anatomy"}, recorded=(replace(run, measurements=(point, run.measurements[1])),))
+    assert "The counters were not read: ncu is not on the PATH." in said(page)
+
+
+@pytest.mark.parametrize(("kind", "disabled"), [("cpu", True), ("cuda", False)])
+def test_the_counters_can_be_asked_for_on_a_gpu(open_page, kind, disabled):
+    page = open_page(kind=kind)
+    assert page.button("w_counters").disabled is disabled
+    if not disabled:
+        page.button("w_counters").click().run()
+        until(page, lambda page: ":green-badge[Measured]" in said(page) or "Incomplete" in said(page))
 
 
 def test_the_exactness_page_knows_nothing_of_anatomies(open_page):

@@ -69,6 +69,19 @@ def test_a_later_visit_adds_what_is_missing(monkeypatch):
     assert len(series.samples_ms) == clock.calls == 10
 
 
+def test_samples_that_are_lost_meanwhile_are_not_made_up_for_beyond_the_time(monkeypatch):
+    """Three are there, seven are planned; the clock moves and the three no longer count."""
+    series = Series(samples_ms=[1.0] * 3)
+
+    def moved():
+        if not series.unused:
+            series.drop(MOVED)
+
+    clock = Clock(monkeypatch, [5.0] * 30)
+    sample(clock, Stop(budget_s=0, min_samples=10, target=0.01), moved, series)
+    assert clock.calls == 7 and len(series.counting()) == 7
+
+
 def test_a_cancel_is_heard_between_two_calls(monkeypatch):
     clock = Clock(monkeypatch, [0.001] * 100)
 

@@ -126,7 +126,8 @@ class Bench:
             if verdict.reason and task in REFUSABLE:
                 return replace(point, status="unsupported", reason=verdict.reason)
             look = look or examiner(task, problem, self.trials, self.timer, check)
-            say("compiling" if verdict.path.compiles else "running", path=point.path, text=f"{task} of {point.path}")
+            compiles = verdict.path.compiles or task == "counters"
+            say("compiling" if compiles else "running", path=point.path, text=f"{task} of {point.path}")
             findings = tuple(look(point.path, verdict))
             failed = [finding for finding in findings if finding.failed]
             reason = f"{task}: {failed[0].what} {failed[0].text}" if failed else ""

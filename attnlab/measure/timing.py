@@ -137,18 +137,23 @@ class Series:
 @dataclass(frozen=True)
 class Stop:
     """When sampling ends: the interval is within `target` and there are `wanted` samples, or `budget_s` is used up, but not
-    before `min_samples` count, unless as many were taken in vain and, while there is time, SPARE_SAMPLES more."""
+    before `min_samples` count, unless as many as were missing have been taken in vain and, while there is time, SPARE_SAMPLES
+    more: what was planned for is what it may cost."""
 
     budget_s: float
     min_samples: int
     target: float
     wanted: int = 0
 
-    def reached(self, counting: list[float], taken: int, started: float) -> bool:
-        """`taken`: all samples since this began, those that do not count included."""
+    def missing(self, counting: list[float]) -> int:
+        """How many samples are to be taken at least."""
+        return max(1, self.min_samples - len(counting))
+
+    def reached(self, counting: list[float], taken: int, missing: int, started: float) -> bool:
+        """`taken`: all samples since this began, those that do not count included; `missing`: when it began."""
         over = time.perf_counter() - started >= self.budget_s
         if len(counting) < self.min_samples:
-            return taken >= self.min_samples + (0 if over else SPARE_SAMPLES)
+            return taken >= missing + (0 if over else SPARE_SAMPLES)
         if over or taken >= MAX_SAMPLES:
             return True
         return len(counting) >= self.wanted and relative_half_width(counting) <= self.target
@@ -188,7 +193,8 @@ class HostTimer:
 
     def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
         before, started = len(series.samples_ms), time.perf_counter()
-        while not stop.reached(series.counting(limits), len(series.samples_ms) - before, started):
+        missing = stop.missing(series.counting(limits))
+        while not stop.reached(series.counting(limits), len(series.samples_ms) - before, missing, started):
             check()
             began = time.perf_counter()
             call()
@@ -341,8 +347,8 @@ class CudaTimer:
         earlier: nvml.Conditions,
     ) -> None:  # fmt: skip
         begun = len(series.samples_ms)
-        count = max(1, stop.min_samples - len(series.counting(limits)))
-        while not stop.reached(series.counting(limits), len(series.samples_ms) - begun, started):
+        count = missing = stop.missing(series.counting(limits))
+        while not stop.reached(series.counting(limits), len(series.samples_ms) - begun, missing, started):
             check()
             # Twice what queueing the batch should take: being early costs a little, being late spoils the samples.
             host_ms = series.host_ms or FIRST_HOST_MS

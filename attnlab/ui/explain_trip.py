@@ -17,6 +17,11 @@ from attnlab.ui.text import escape
 
 CHART_HEIGHT = "max(260px, 34vh)"
 NOTHING = "–"
+COUNTED = ":small[:violet[({})]]"  # beside what is counted on paper
+COUNTED_HELP = (
+    ":small[:violet[(In brackets)] what the hardware counted, read with ncu: each kernel begins with an empty L2, and what "
+    "the L2 still holds of its writing when it ends, at most the size of the L2, is not in it.]"
+)
 
 
 def section(problem: AttentionProblem, run: Run | None, device: Device | None) -> None:
@@ -40,8 +45,9 @@ def section(problem: AttentionProblem, run: Run | None, device: Device | None) -
         for step in steps
     ]
     whole = trip.MemoryStep("standard", sum(s.read_bytes for s in steps), sum(s.write_bytes for s in steps))
-    total_ms = trip.total_ms(standard, [step.name for step in steps])
-    rows.append(row("**:orange[standard], all**", (), whole, None, tbs, False, total_ms))
+    names = [step.name for step in steps]
+    total = trip.total_ms(standard, names), trip.total_counted(standard, names)
+    rows.append(row("**:orange[standard], all**", (), whole, None, tbs, False, *total))
     best = trip.flash(problem)
     rows.append(row("**:blue[flash]**", (), best, flash.get(trip.KERNEL), tbs, bool(flash)))
     at = f"At\u00a0{trip.rate(tbs)}" if tbs else "At bandwidth"
@@ -50,6 +56,10 @@ def section(problem: AttentionProblem, run: Run | None, device: Device | None) -
     st.table(
         table, border="horizontal", hide_index=True, alt="Every operation: bytes, time at bandwidth, what was measured"
     )
+    if any(trip.counted_bytes(finding) for finding in (*standard.values(), *flash.values())):
+        st.markdown(COUNTED_HELP)
+    elif why := trip.not_counted(run, problem.seq_q):
+        st.markdown(f":small[The counters were not read: {escape(why)}.]")
 
 
 def missing(run: Run | None, problem: AttentionProblem) -> str:
@@ -66,16 +76,20 @@ def row(
     tbs: float | None,
     measured: bool,
     ms: float | None = None,
+    counted: tuple[float, float] | None = None,
 ) -> tuple[str, ...]:
-    """The cells of one operation; `ms` where no single finding has it."""
-    ms = trip.ms_of(finding) if finding else ms
+    """The cells of one operation; `ms` and `counted` where no single finding has them."""
+    if finding:
+        ms, counted = trip.ms_of(finding), trip.counted_bytes(finding)
     reached = trip.tbs_of(step.moved_bytes, ms)
     copied = ", ".join(copy.removeprefix("copy of ") for copy in copies)
     before = f" :small[:gray[+ copying {copied}]]".replace(" ", "\u00a0") if copies else ""
     return (
         f"{name}{before}",
-        trip.decimal_size(step.read_bytes),
-        trip.decimal_size(step.write_bytes),
+        *(
+            trip.decimal_size(model) + (f" {COUNTED.format(trip.decimal_size(seen))}" if seen is not None else "")
+            for model, seen in zip((step.read_bytes, step.write_bytes), counted or (None, None), strict=True)
+        ),
         units.ms(trip.ms_at(step.moved_bytes, tbs)),
         units.ms(ms),
         trip.rate(reached) if reached else NOTHING,

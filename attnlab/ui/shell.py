@@ -17,7 +17,7 @@ from attnlab.lab import Lab
 from attnlab.run import Run
 from attnlab.store import Store, home
 from attnlab.sweep import TIME
-from attnlab.trip import TASK as ANATOMY
+from attnlab.trip import TASKS as ANATOMIES
 
 # (script, title), in the order of the menu; the first is where a visitor lands.
 PAGES = (
@@ -71,7 +71,7 @@ def recorded_looks() -> tuple[dict[str, tuple[Run, ...]], list[str]]:
     runs, refused = recordings()
     devices: dict[str, tuple[Run, ...]] = {}
     for run in runs.values():
-        if run.sweep.task not in (TIME, ANATOMY):
+        if run.sweep.task not in (TIME, *ANATOMIES):
             name = run.device.name if run.device else "unknown device"
             devices[name] = (*devices.get(name, ()), run)
     return devices, refused
@@ -80,4 +80,4 @@ def recorded_looks() -> tuple[dict[str, tuple[Run, ...]], list[str]]:
 def recorded_anatomies() -> tuple[dict[str, Run], list[str]]:
     """Those of them that took a call apart; and the lines for what cannot be read."""
     runs, refused = recordings()
-    return {name: run for name, run in runs.items() if run.sweep.task == ANATOMY}, refused
+    return {name: run for name, run in runs.items() if run.sweep.task in ANATOMIES}, refused
