@@ -216,7 +216,8 @@ def test_a_run_that_ships_was_recorded_on_an_h200_with_both_paths():
     assert refusals == []
     assert all(run.mark.startswith("recorded on NVIDIA H200, ") for run in runs.values())
     timed = [run for run in runs.values() if run.sweep.task == TIME]  # what the live page replays
-    assert timed and all({m.path for m in run.measurements if m.ok} >= {"standard", "flash"} for run in timed)
+    assert timed and all("flash" in {m.path for m in run.measurements if m.ok} for run in timed)
+    assert all({m.status for m in run.measurements if m.path == "standard"} <= {"ok", "oom"} for run in timed)
 
 
 def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path, monkeypatch):

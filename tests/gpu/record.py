@@ -1,7 +1,7 @@
 """Records the runs that ship with AttnLab, on this machine: `python tests/gpu/record.py attnlab/data [NAME …]`.
 
-Each run goes into a file of its own, <device>-<name>.json, which the pages replay: the default sweep (the file is called
-after the device alone), one ladder for each preset, and the looks at the answers. One worker measures them all, so that
+Each run goes into a file of its own, <device>-<name>.json, which the pages replay: the default sweep and the length beyond
+it (the file is called after the device alone), the default sweep with all paths, one ladder for each preset, and the looks at the answers. One worker measures them all, so that
 what is compiled is compiled once. Names choose some of them; `--list` says which there are.
 """
 
@@ -28,6 +28,7 @@ from attnlab.sweep import Sweep, default_sweep, powers_of_two
 BUDGET_S = 600.0  # compiling counts
 IDLE_S = 2.5  # between two runs: the worker gives back the memory that it keeps in store, and graphs find room
 COMPILED = ("compiled", "flex")  # for seconds a shape
+SAME = ("flash-attn-4", "sdpa-math")  # what `flash` is there, and what takes all day
 DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -35,7 +36,10 @@ def sweeps(kind: str, installed: tuple[str, ...]) -> Iterator[tuple[str, Sweep]]
     """(name, what to run) on a device of that kind; `installed` are the paths that can run there."""
     every = tuple(name for name in PATHS if name in installed)
     prompt = tuple(name for name in every if name not in COMPILED)
-    yield "", replace(default_sweep(kind), paths=prompt, budget_s=BUDGET_S)
+    default = replace(default_sweep(kind), budget_s=BUDGET_S)
+    beyond = replace(default, seqs=(*default.seqs, 2 * default.seqs[-1]), try_oom=True)  # to where memory runs out
+    yield "", replace(beyond, paths=tuple(name for name in prompt if name not in SAME))
+    yield "all-paths", replace(default, paths=prompt)
     for preset in PRESETS.values():
         sweep = preset.sweep(every)
         yield preset.name, replace(sweep, seqs=sweep.seqs[-1:], budget_s=BUDGET_S)
