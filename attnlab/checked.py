@@ -15,7 +15,7 @@ from typing import Any
 NUMBER_MAX = 2.0**100  # above every count of a legal problem; sums and products of two stay finite in floating point
 TEXT_MAX = 100_000  # characters
 SHOWN = 60  # characters of a value that an error repeats
-HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # in JSON; alone it is no text, and nothing could show or store it
+HALF_PAIR = re.compile("[\ud800-\udfff]")  # of a surrogate pair: JSON can hold one, and nothing could show or store it
 
 WORDS = {
     "str": f"text of at most {TEXT_MAX:,} characters",
@@ -32,18 +32,13 @@ WORDS = {
 
 
 def json_value(text: str | bytes) -> Any:
-    """The value of a JSON text in UTF-8, as the standard has it: no NaN, no infinity, no half of a surrogate pair. Raises
-    ValueError."""
+    """The value of a JSON text in UTF-8, as the standard has it: no NaN, no infinity. Raises ValueError."""
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
-    text.encode()
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-        if HALF_PAIR.search(text):
-            json.dumps(value, ensure_ascii=False).encode()
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    return value
 
 
 def _refuse_constant(name: str) -> None:
@@ -103,7 +98,7 @@ def is_finite(value: Any) -> bool:
 
 
 def is_text(value: Any) -> bool:
-    return type(value) is str and len(value) <= TEXT_MAX
+    return type(value) is str and len(value) <= TEXT_MAX and not HALF_PAIR.search(value)
 
 
 def is_moment(value: Any) -> bool:

@@ -283,10 +283,15 @@ _precision = _number(PRECISION_LEGAL, lambda value: PRECISIONS[0] <= value <= PR
 
 def _writable(text: str) -> Path:
     """Refused before anything is measured, not after."""
-    path = Path(text).expanduser()
-    needed = [path.resolve().parent] if path.is_file() or not path.exists() else []  # a pipe is written as it is
-    needed += [path] if path.exists() else []
-    if path.is_dir() or not all(os.access(target, os.W_OK) for target in needed):
+    path = Path(text)
+    try:
+        path = path.expanduser()
+        needed = [path.resolve().parent] if path.is_file() or not path.exists() else []  # a pipe is written as it is
+        needed += [path] if path.exists() else []
+        writable = not path.is_dir() and all(os.access(target, os.W_OK) for target in needed)
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, ~ of nobody, a zero byte
+        writable = False
+    if not writable:
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written; legal: a file in a folder that exists")
     return path
 

@@ -182,7 +182,7 @@ def _measurements(rows: list[Any], sweep: Sweep) -> tuple[Measurement, ...]:
             said = str(error)
             raise ImportRefused(said if said.startswith(where) else f"{where}: {said}") from error
         if m.path not in sweep.paths or m.seq not in sweep.seqs or m.problem != sweep.at(m.seq):
-            raise ImportRefused(f"{where} ({m.path} at {m.seq:,}) is of another problem than the run's sweep")
+            raise ImportRefused(f"{where} ({shown(m.path)} at {m.seq:,}) is of another problem than the run's sweep")
         if m.ok and not (m.device_ms if sweep.task == TIME else m.findings):
             needed = "device_ms above 0" if sweep.task == TIME else "findings"
             raise ImportRefused(f"{where} is ok but has no {needed}")

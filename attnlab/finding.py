@@ -43,7 +43,7 @@ class Finding:
         if not isinstance(self.values, Mapping):
             raise ValueError("a finding's values are a JSON object")
         for name, value in self.values.items():
-            if not isinstance(name, str) or not (value is None or is_finite(value)):
+            if not is_text(name) or not (value is None or is_finite(value)):
                 raise ValueError(f"{shown(name)} is {shown(value)}; a finding holds finite numbers or null")
 
     @property

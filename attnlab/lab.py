@@ -34,10 +34,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 from attnlab import protocol
+from attnlab.checked import is_number, shown
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import Measurement
+from attnlab.paths import PATHS
 from attnlab.planner import Planner, Step, Untried
 from attnlab.process import WorkerProcess
+from attnlab.remedy import remedy
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.samples import screened
 from attnlab.store import Store, in_order
@@ -146,6 +149,7 @@ class Lab:
         self._job: Job | None = None
         self._steps = 0
         self._alarm: tuple[float, Callable[[], None]] | None = None
+        self._before_alarm: int | None = None  # lines that were there when the alarm came due, and go first
 
         self._supervisor = threading.Thread(target=self._supervise, name="attnlab-lab", daemon=True)
         self._supervisor.start()
@@ -304,11 +308,7 @@ class Lab:
     def _supervise(self) -> None:
         self._start_worker()
         while True:
-            try:
-                timeout = None if self._alarm is None else max(self._alarm[0] - time.monotonic(), 0)
-                kind, process, line = self._inbox.get(timeout=timeout)
-            except queue.Empty:
-                kind, process, line = "alarm", None, None
+            kind, process, line = self._next()
             try:
                 if kind == "close":
                     self._shut_down()
@@ -317,6 +317,27 @@ class Lab:
             except Exception as error:  # a mistake here must not leave pages waiting for ever
                 logger.exception("the lab's supervisor failed")
                 self._give_up(f"the lab cannot go on with this worker: {type(error).__name__}: {error}")
+
+    def _next(self) -> tuple[str, WorkerProcess | None, bytes | None]:
+        """The next line or call, or an alarm that is due. What had come before it was due goes first; what keeps coming
+        does not, or a worker that floods its output could neither be timed out nor cancelled."""
+        if self._alarm is None:
+            return self._inbox.get()
+        left_s = self._alarm[0] - time.monotonic()
+        try:
+            if left_s > 0:
+                self._before_alarm = None
+                return self._inbox.get(timeout=left_s)
+            if self._before_alarm is None:
+                self._before_alarm = self._inbox.qsize()
+            if self._before_alarm:
+                self._before_alarm -= 1
+                return self._inbox.get_nowait()
+        except queue.Empty:
+            if left_s > 0:
+                return self._next()
+        self._before_alarm = None
+        return "alarm", None, None
 
     def _handle(self, kind: str, process: WorkerProcess | None, line: bytes | None) -> None:
         if kind == "alarm":
@@ -430,6 +451,8 @@ class Lab:
         before = job.points.get((m.path, m.seq))
         if before is not None and before.device_ms and m.device_ms is None:
             m = replace(m, reason=f"{m.reason}; the quick pass had measured {ms(before.device_ms)}")
+        if not m.foreseen and (what_to_do := remedy(m.status, m.reason)):
+            m = replace(m, reason=f"{m.reason.rstrip('.')}. {what_to_do[0].upper()}{what_to_do[1:]}")
         self.store.event(job.run_id, "measurement", m.to_json())
         job.points[m.path, m.seq] = m
         with self._changed:
@@ -469,6 +492,7 @@ class Lab:
             self._note(f"not a message: {line[:200]!r}")
             return
         try:
+            protocol.check_event(message)
             answers[event](message)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if event in ("hello", "done"):  # without these nothing goes on
@@ -487,6 +511,9 @@ class Lab:
         return job
 
     def _on_hello(self, message: dict[str, Any]) -> None:
+        if self._ready:
+            self._note("a second hello")
+            return
         device = self._with_ceilings(Device.from_json(message["device"]))
         paths = tuple(PathStatus.from_json(status) for status in message["paths"])
         self._ready, self._alarm = True, None
@@ -497,9 +524,23 @@ class Lab:
         self.store.remember_device(self.worker_command, device, paths)
         known = {"matmul_tflops": device.matmul_tflops, "copy_tbs": device.copy_tbs} if device.matmul_tflops else {}
         self._process.send({"do": "ceilings", **known})
-        if self._job is not None:
-            self._job.free_bytes = device.free_bytes
+        if (job := self._job) is not None:
+            job.free_bytes = device.free_bytes
+            self._end_on_another_device(job, device)
         self._advance()
+
+    def _end_on_another_device(self, job: Job, device: Device) -> None:
+        """A new worker may find another device than the last one, such as the CPU where a driver has gone: no run mixes
+        the two."""
+        before = self._runs[job.run_id].device
+        if before.key != device.key:
+            self._finish(
+                job.run_id,
+                "failed",
+                f"{before.name} is gone or has changed: the new worker found {device.name}. What was measured stands. See"
+                f" whether {'nvidia-smi still answers' if before.kind == 'cuda' else 'the machine is the same'}, then"
+                " measure again",
+            )
 
     def _with_ceilings(self, device: Device) -> Device:
         """The device with what was measured on it before, by a worker that was started the same way."""
@@ -509,8 +550,8 @@ class Lab:
         return replace(device, matmul_tflops=before[0].matmul_tflops, copy_tbs=before[0].copy_tbs)
 
     def _on_ceilings(self, message: dict[str, Any]) -> None:
-        rates = tuple((str(dtype), float(rate)) for dtype, rate in message["matmul_tflops"])
-        device = replace(self._worker.device, matmul_tflops=rates, copy_tbs=float(message["copy_tbs"]))
+        rates = tuple(map(tuple, message["matmul_tflops"]))
+        device = replace(self._worker.device, matmul_tflops=rates, copy_tbs=message["copy_tbs"])
         with self._changed:
             self._set_worker(self._worker.state, self._worker.text, device=device)
             if self._active:
@@ -531,6 +572,8 @@ class Lab:
 
     def _on_path(self, message: dict[str, Any]) -> None:
         status = PathStatus.from_json(message["status"])
+        if status.name not in PATHS:
+            raise ValueError(f"the path is {shown(status.name)}; legal: {', '.join(PATHS)}")
         with self._changed:
             others = {known.name: known for known in self._worker.paths}
             paths = tuple({**others, status.name: status}.values())
@@ -546,8 +589,8 @@ class Lab:
         if job is not None and self._is_active(job.run_id):
             job.pause()
             self._alarm = None  # another process measures; that may take as long as it likes
-            self._say(job.run_id, str(message["text"]))
-            self.store.event(job.run_id, "waiting", {"text": str(message["text"])})
+            self._say(job.run_id, message["text"])
+            self.store.event(job.run_id, "waiting", {"text": message["text"]})
 
     def _on_started(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) is None:
@@ -563,8 +606,8 @@ class Lab:
         if (job := self._current(message)) and self._is_active(job.run_id):
             job.limit_s = max(job.limit_s, COMPILE_LIMIT_S)
             self._set_alarm(job.limit_s, self._on_time_limit)
-            self._say(job.run_id, str(message["text"]))
-            self.store.event(job.run_id, "compiling", {"path": message["path"], "text": str(message["text"])})
+            self._say(job.run_id, message["text"])
+            self.store.event(job.run_id, "compiling", {"path": message["path"], "text": message["text"]})
 
     def _on_running(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) and self._is_active(job.run_id):
@@ -594,7 +637,7 @@ class Lab:
         if (job := self._current(message)) is None:
             return
         step, free_bytes = job.step, message.get("free_bytes")
-        if type(free_bytes) is int:
+        if type(free_bytes) is int and is_number(free_bytes):
             job.free_bytes = free_bytes
         if self._is_active(job.run_id):
             for path in step.paths:
@@ -605,7 +648,7 @@ class Lab:
         self.store.event(job.run_id, "done", {"seq": step.seq, "phase": step.phase, "free_bytes": free_bytes})
 
     def _on_fatal(self, message: dict[str, Any]) -> None:
-        self._fatal = str(message["reason"])
+        self._fatal = message["reason"]
         self._set_alarm(self.cancel_limit_s, self._on_death)  # it said that it exits; its end of file brings us there
 
     # What goes wrong
@@ -638,12 +681,18 @@ class Lab:
             self._end_job()
         elif job is not None:
             job.pause()
-            self._say(job.run_id, "restarting the worker")
+            self._say(job.run_id, f"restarting the {self._kind}worker")
         self._set_worker("restarting")
         if after_s:
             self._set_alarm(after_s, self._start_worker)
         else:
             self._start_worker()
+
+    @property
+    def _kind(self) -> str:
+        """What a worker is called, before the noun."""
+        device = self._worker.device
+        return "" if device is None else "GPU " if device.kind == "cuda" else "CPU "
 
     def _kill_worker(self) -> None:
         """At once, with everything it has started. Lines of it that are still in the inbox no longer count."""

@@ -9,6 +9,7 @@ import queue
 import signal
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parent.parent
 LINE_BYTES = 1 << 20  # longer lines are nonsense
+FLOOD_LINES = 1_000  # not yet read by whoever listens
 
 
 class WorkerProcess:
@@ -94,6 +96,8 @@ class WorkerProcess:
     def _read(self) -> None:
         with self._popen.stdout as lines:
             while line := lines.readline(LINE_BYTES):
+                while self._inbox.qsize() > FLOOD_LINES and not self._exited.is_set():
+                    time.sleep(0.01)  # the pipe fills up, and the worker waits: no flood fills the memory here
                 self._inbox.put(("line", self, line))
         self._inbox.put(("line", self, None))
 

@@ -42,6 +42,18 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
+from attnlab.checked import check, json_value
+
+# What an event must hold beside its name; hello, path and measurement hold what checks itself when it is read.
+FIELDS = {
+    "waiting": {"text": "str"},
+    "started": {"path": "str"},
+    "compiling": {"path": "str", "text": "str"},
+    "running": {"path": "str"},
+    "ceilings": {"matmul_tflops": "tuple[tuple[str, float], ...]", "copy_tbs": "float"},
+    "fatal": {"reason": "str"},
+}
+
 
 def send(stream: TextIO, message: dict[str, Any]) -> None:
     """Writes one message. Raises ValueError for NaN and infinity (not JSON), OSError when the other side is gone."""
@@ -52,11 +64,14 @@ def send(stream: TextIO, message: dict[str, Any]) -> None:
 def parse(line: str) -> dict[str, Any] | None:
     """The message of one line; None when the line is not one JSON object (NaN and infinity are not JSON)."""
     try:
-        message = json.loads(line, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        message = json_value(line)
+    except ValueError:
         return None
     return message if isinstance(message, dict) else None
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+def check_event(message: dict[str, Any]) -> None:
+    """Raises ValueError, which names what is legal, unless the event holds what events of its name hold."""
+    event = message["event"]
+    for name, declared in FIELDS.get(event, {}).items():
+        check(message.get(name), declared, f"{event}'s {name}")

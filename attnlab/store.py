@@ -31,7 +31,12 @@ from attnlab.planner import sharp
 from attnlab.run import RUN_STATES, Run
 from attnlab.sweep import TIME, Sweep
 
-UNREADABLE = (TypeError, ValueError, KeyError, RecursionError)  # what a cell of another version, or a damaged one, raises
+UNREADABLE = (
+    TypeError,
+    ValueError,
+    KeyError,
+    RecursionError,
+)  # what a cell of another version, or a damaged one, raises
 ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
 
 

@@ -26,7 +26,7 @@ from typing import IO, Any
 from attnlab import protocol
 from attnlab.paths import PATHS
 from attnlab.planner import REFINED_SAMPLES
-from attnlab.problem import AttentionProblem, ProblemError
+from attnlab.problem import AttentionProblem
 from attnlab.sweep import default_sweep
 
 FATAL_EXIT = 3
@@ -106,6 +106,8 @@ class Worker:
 
     def serve(self, command: dict[str, Any]) -> None:
         from attnlab.measure.timing import Cancelled
+        from attnlab.measure.trial import DeviceLost, device_lost
+        from attnlab.paths.base import first_line
 
         self.step_id = command.get("id")
         self.serving += 1
@@ -126,8 +128,16 @@ class Worker:
                     print(f"attnlab.worker: unknown command {command.get('do')!r}", file=sys.stderr)
         except Cancelled:
             cancelled = True
-        except (ProblemError, KeyError, TypeError) as error:
-            print(f"attnlab.worker: bad command: {error}", file=sys.stderr)
+        except DeviceLost:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # ProblemError is a ValueError
+            print(f"attnlab.worker: bad command: {first_line(error)}", file=sys.stderr)
+        except RuntimeError as error:  # what belongs to no point: ceilings and rounds, where memory may run out too
+            if device_lost(self.device):
+                raise DeviceLost(first_line(error)) from None
+            print(f"attnlab.worker: {command.get('do')} failed: {first_line(error)}", file=sys.stderr)
+            if command.get("do") == "compare":
+                self.send("round", id=self.step_id, step=0, reason=first_line(error))
         from attnlab.measure.memory import free_bytes
 
         self.send("done", id=self.step_id, cancelled=cancelled, free_bytes=free_bytes(self.device))

@@ -39,7 +39,7 @@ devices = tuple(dict.fromkeys(run.device.name for run in recorded if run.device)
 fallback = MEASURE_HERE if worker.device is None or worker.device.kind == "cuda" or not devices else devices[0]
 offered = link.adopt("c_show", {"here": MEASURE_HERE, **{name: name for name in devices}}, fallback)
 with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-    trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
+    trouble = "; ".join(filter(None, [lab.store.problem, *refused, link.unknown("c_show", ("here", *devices))]))
     line = status.device_line(worker, trouble=trouble, offer=bool(devices))
     st.markdown(line, help=text.escape(trouble) or None, width="stretch", wrap=False)
     names = [MEASURE_HERE, *devices]

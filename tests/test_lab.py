@@ -262,8 +262,16 @@ def test_a_path_without_a_measurement_is_a_fault_not_an_endless_loop(make_lab):
 @pytest.mark.parametrize(
     ("mode", "words"),
     [
-        ({"die_at": ["flash", 256]}, "the worker died (signal 9, killed); restarted"),
-        ({"exit_at": ["flash", 256]}, "the worker died (exit code 7: RuntimeError: the last words); restarted"),
+        (
+            {"die_at": ["flash", 256]},
+            "the worker died (signal 9, killed); restarted. A system that runs out of host memory kills like that: lower"
+            " batch or sequence, then measure again",
+        ),
+        (
+            {"exit_at": ["flash", 256]},
+            "the worker died (exit code 7: RuntimeError: the last words); restarted. Measure again; if it comes back,"
+            " leave the path out",
+        ),
     ],
 )
 @pytest.mark.parametrize("paths", [("standard", "flash"), ("flash", "standard")])

@@ -54,7 +54,9 @@ for line in sys.stdin:
 
 def in_fresh_python(code: str, *words: str, **how) -> subprocess.CompletedProcess:
     head = f"import sys\nsys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\nfrom test_store import *\n"
-    return subprocess.run([sys.executable, "-c", head + code, *words], capture_output=True, text=True, timeout=60, **how)
+    return subprocess.run(
+        [sys.executable, "-c", head + code, *words], capture_output=True, text=True, timeout=60, **how
+    )
 
 
 def integrity(home: Path) -> str:
@@ -64,7 +66,9 @@ def integrity(home: Path) -> str:
 
 def test_killed_at_any_moment_it_holds_every_point_that_was_shown(tmp_path):
     rng, counts = random.Random(7), []
-    writers = subprocess.Popen([sys.executable, "-c", WRITERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    writers = subprocess.Popen(
+        [sys.executable, "-c", WRITERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         for n in range(KILLS):
             home = tmp_path / f"home{n % 20}"  # a file is made anew twenty times, and killed over again five
@@ -303,7 +307,9 @@ def a_page_of(whole: bytes, table: str) -> int:
         with sqlite3.connect(path) as db:
             size = db.execute("PRAGMA page_size").fetchone()[0]
             try:
-                pages = db.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,)).fetchall()
+                pages = db.execute(
+                    "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,)
+                ).fetchall()
             except sqlite3.OperationalError:
                 pytest.skip("this SQLite cannot say where a table's pages are")
         db.close()
@@ -376,5 +382,3 @@ def test_cells_that_hold_nonsense_hide_no_other_run(tmp_path):
     assert again.find_answer(SWEEP, DEVICE.key) is None and again.last_device(["worker"]) is None
     with sqlite3.connect(tmp_path / "attnlab.db") as db:
         check(db)
-
-

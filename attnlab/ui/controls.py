@@ -189,7 +189,7 @@ def path_box(name: str, here: PathStatus | None, tied: dict[str, Any]) -> bool:
     what = PATHS[name].what
     return st.checkbox(
         f"{name} :small[:gray[{here.state}]]" if missing else name,
-        help=f"{what}. {here.reason}" if here and here.reason else what,
+        help=f"{what}. {escape(here.reason)}" if here and here.reason else what,
         **({"disabled": held} | tied),
     )
 

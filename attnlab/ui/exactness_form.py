@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from attnlab import verdicts
+from attnlab import checked, verdicts
 from attnlab.paths import PATHS
 from attnlab.problem import DIRECTIONS, DTYPE_BYTES, FORWARD_BACKWARD, AttentionProblem, ProblemError
 from attnlab.run import WorkerState
@@ -76,7 +76,7 @@ def form(worker: WorkerState, recorded: Sequence[Sweep], shows: Sequence[str]) -
         st.query_params.update({PREFIX + key: as_text(value) for key, value in held.items()})
     sweeps, refusal = asked(held)
     note = "; ".join(
-        f"{fault.key} is {fault.text!r} in the link, legal: {fault.legal}" for fault in st.session_state[FAULTS]
+        f"{fault.key} is {checked.shown(fault.text)} in the link, legal: {fault.legal}" for fault in st.session_state[FAULTS]
     )
     return Form(sweeps, refusal, note)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from attnlab import checked
 from attnlab.problem import DTYPE_BYTES, AttentionProblem, ProblemError
 from attnlab.run import WorkerState
 from attnlab.tiling import BLOCKS, Tiling
@@ -88,7 +89,7 @@ def unknown_show(recorded: tuple[str, ...]) -> str:
     """What a link says of a recorded run that is not there; empty when it says nothing wrong."""
     asked = st.query_params.get("w_show")
     legal = ", ".join(recorded) or "nothing, for no call is recorded here that was taken apart"
-    return "" if asked in (None, *recorded) else f"w_show is {asked!r} in the link, legal: {legal}"
+    return "" if asked in (None, *recorded) else f"w_show is {checked.shown(asked)} in the link, legal: {legal}"
 
 
 def form(worker: WorkerState, recorded: AttentionProblem | None) -> Form:

@@ -16,6 +16,8 @@ from typing import Any
 
 import streamlit as st
 
+from attnlab import checked
+
 
 @dataclass(frozen=True)
 class Field:
@@ -58,7 +60,7 @@ def read(prefix: str, fields: Mapping[str, Field], query: Mapping[str, str]) -> 
             try:
                 values[name] = field.read(text)
             except ValueError:
-                faults.append(f"{prefix}{name} is {text!r} in the link, legal: {field.legal}")
+                faults.append(f"{prefix}{name} is {checked.shown(text)} in the link, legal: {field.legal}")
     return values, tuple(faults)
 
 

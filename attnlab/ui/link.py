@@ -15,12 +15,13 @@ Nothing is trusted because the browser checked it: the address is validated here
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import streamlit as st
 
+from attnlab import checked
 from attnlab.figures import CLOCKS, COUNTS
 from attnlab.paths import PATHS
 from attnlab.problem import DIRECTIONS, DTYPE_BYTES, LIMITS
@@ -123,6 +124,12 @@ def adopt(key: str, options: Mapping[str, Choice], fallback: Choice) -> Choice:
     return choice if choice in options.values() else fallback
 
 
+def unknown(key: str, options: Iterable[str]) -> str:
+    """What the address says of a choice that is not there, in one line; empty when it says nothing wrong."""
+    asked, legal = st.query_params.get(key), tuple(options)
+    return "" if asked in (None, *legal) else f"{key} is {checked.shown(asked)} in the link, legal: {', '.join(legal)}"
+
+
 def publish(key: str, choice: Choice, text: str | None) -> None:
     """Keeps what the visitor chose in the session, and in the address as `text`; None takes it out."""
     st.session_state[f"_chosen_{key}"] = choice
@@ -150,7 +157,7 @@ def note(sweep: Sweep | None) -> str:
     if sweep != st.session_state.setdefault(SWEEP, sweep):
         st.session_state[FAULTS] = []
     return "; ".join(
-        f"{fault.key} is {fault.text!r} in the link, legal: {fault.legal}"
+        f"{fault.key} is {checked.shown(fault.text)} in the link, legal: {fault.legal}"
         + (f"; shown instead: {shown}" if (shown := st.session_state.get(fault.key)) is not None else "")
         for fault in st.session_state[FAULTS]
     )

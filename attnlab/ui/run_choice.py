@@ -32,7 +32,7 @@ def choose(key: str) -> tuple[Run | None, WorkerState]:
     offered = link.adopt(key, {"last": LAST, **{name: name for name in recorded}}, fallback)
     names = [LAST, *recorded]
     with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-        trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
+        trouble = "; ".join(filter(None, [lab.store.problem, *refused, link.unknown(key, ("last", *recorded))]))
         line = status.device_line(worker, trouble=trouble, offer=bool(recorded))
         st.markdown(line, help=escape(trouble) or None, width="stretch", wrap=False)
         chosen = st.selectbox(

@@ -39,8 +39,11 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     elif run.recorded:
         said = f":violet-badge[{escape(run.mark)}] {units.shape(run.sweep.problem)}"
     elif run.active:
-        starting = snapshot.worker.state in ("starting", "restarting")
-        head = "Starting the worker" if starting else "Measuring" if run.state == "running" else "Queued"
+        head = "Measuring" if run.state == "running" else "Queued"
+        if snapshot.worker.state == "starting":
+            head = "Starting the worker"
+        elif snapshot.worker.state == "restarting" and not run.activity:  # a running one says which in its activity
+            head = "Restarting the worker"
         said = f"{head}: {escape(units.progress(run))}"
     elif run.state == "done":
         said = f"Measured {local(run.created)} in {run.seconds:.1f} s"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # breaks a line, or turns it around
+
 
 def escape(text: str) -> str:
-    """Text that markdown would read as markup, made plain. For everything that this program did not write itself."""
+    """Text that markdown would read as markup, made plain, in one line. For everything that this program did not write
+    itself."""
+    text = CONTROL.sub(" ", text)
     for sign in "\\`*_[]$:<>#~&|":
         text = text.replace(sign, "\\" + sign)
     return text

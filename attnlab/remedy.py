@@ -1,0 +1,29 @@
+"""What to do about a point that failed, in words: the second half of its reason."""
+
+from __future__ import annotations
+
+AGAIN = "measure again; if it comes back, leave the path out"
+TABLE = (  # the first line whose words stand in the reason, whatever the case
+    (("no module named", "cannot be loaded", "cannot open shared object"),
+     "install what is missing: pip install -r requirements.txt"),
+    (("driver", "no cuda-capable device", "no cuda gpus", "fallen off", "initialization error", "nvml"),
+     "see whether nvidia-smi still answers: a driver that is gone needs a reset of the card or a restart of the machine"),
+    (("device-side assert", "illegal memory access", "misaligned address", "cuda"),
+     "the other points are not touched by it; " + AGAIN),
+    (("signal 9",), "a system that runs out of host memory kills like that: lower batch or sequence, then measure again"),
+)  # fmt: skip
+BY_STATUS = {
+    "oom": "lower batch, heads or sequence, or take a flash path, which keeps no scores",
+    "timeout": "take a shorter sequence or leave the path out",
+    "fault": AGAIN,
+}
+
+
+def remedy(status: str, reason: str) -> str:
+    """One clause; "" for a status that is no accident."""
+    if status == "fault":
+        said = reason.casefold()
+        for words, what in TABLE:
+            if any(word in said for word in words):
+                return what
+    return BY_STATUS.get(status, "")
