@@ -7,6 +7,7 @@
     python -m attnlab roofline --gpu H200          time on paper; --textbook: as the textbook has it, and wrong
     python -m attnlab plan --gpu H200 --seq 32768  what each path needs of its memory, and the longest sequence that fits
     python -m attnlab claims                       what people say of FlashAttention, tested here
+    python -m attnlab doctor                       what is installed, whether it works, and what to do about the rest
 
 Exit codes: 0 when it ran (a point out of memory is a result, and so is an answer that fails), 1 when it could not, 2 for
 bad arguments with one line that names the legal values, 130 when interrupted.
@@ -20,6 +21,7 @@ import json
 import math
 import os
 import queue
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +32,8 @@ from typing import Any, NoReturn
 from attnlab import calculate, claims, hardware, nvml, protocol, table, textbook, verdicts
 from attnlab.command_line import PROGRAM
 from attnlab.device import Device
+from attnlab.doctor import report
+from attnlab.doctor.examination import Examination
 from attnlab.export import write_run
 from attnlab.lab import Lab, default_worker_command
 from attnlab.paths import PATHS
@@ -89,7 +93,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog=PROGRAM, description="Standard attention and FlashAttention, measured.", allow_abbrev=False)
-    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,check,record,roofline,plan,claims}")
+    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,check,record,roofline,plan,claims,doctor}")
     for name, run, add, text in (
         ("compare", _compare, _add_compare, "two paths back to back, round by round, wall clock"),
         ("sweep", _sweep, _add_sweep, "latency and memory against sequence length, as a live table"),
@@ -98,13 +102,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         ("roofline", _roofline, _add_roofline, "time on paper: FLOPs over peak and bytes over bandwidth"),
         ("plan", _plan, _add_plan, "what each path needs of a device's memory, and what fits"),
         ("claims", _claims, _add_claims, "what people say of FlashAttention, tested here"),
+        ("doctor", _doctor, _add_doctor, "what is installed, whether it works, and what to do about the rest"),
     ):
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.set_defaults(run=run, parser=command)
         add(command)
     arguments, unknown = parser.parse_known_args(argv)
     if arguments.command is None:
-        parser.error("no command given; legal: compare, sweep, check, record, roofline, plan, claims")
+        parser.error("no command given; legal: compare, sweep, check, record, roofline, plan, claims, doctor")
     if unknown:
         legal = [option for action in arguments.parser._actions for option in action.option_strings]
         arguments.parser.error(f"{unknown[0]} is not an option; legal: {', '.join(legal)}")
@@ -199,6 +204,10 @@ def _add_claims(parser: argparse.ArgumentParser) -> None:
     every = [claim.name for claim in claims.CLAIMS]
     parser.add_argument("--only", type=_one_of(every), metavar="NAME", action="append",
                         help=f"test this one, may be given again: {', '.join(every)}; default: all")  # fmt: skip
+
+
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print strict JSON instead of a table")
 
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:
@@ -461,6 +470,23 @@ def _claims(arguments: argparse.Namespace) -> int:
         print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     print(f"\n{claims.sentence(judged)}")
     return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    """0 when the lab can measure something here, 1 when PyTorch itself is unusable."""
+    examination = Examination()
+    try:
+        with _interrupts() as check:
+            examination.start()
+            while (look := examination.wait(timeout=0.2)).running:
+                check()
+    finally:
+        examination.close()
+    if arguments.json:
+        print(json.dumps(report.as_json(look), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        print("\n".join(report.table(look, shutil.get_terminal_size().columns)))
+    return 0 if look.usable else 1
 
 
 def _plan(arguments: argparse.Namespace) -> int:
