@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import fcntl
 import os
 import queue
+import signal
 import sys
 import tempfile
 import threading
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from attnlab import protocol
+from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
 from attnlab.planner import REFINED_SAMPLES
 from attnlab.problem import AttentionProblem
@@ -31,6 +34,7 @@ from attnlab.sweep import default_sweep
 
 FATAL_EXIT = 3
 LOCK_POLL_S = 0.05
+PR_SET_PDEATHSIG = 1  # prctl(2)
 IDLE_S = 2.0  # so long after the last command the allocator's cache is given back
 
 
@@ -172,7 +176,7 @@ class Worker:
             phase=command["phase"],
             stop=Stop(command["budget_s"], command["min_samples"], command["target"], wanted=REFINED_SAMPLES),
             check=self.check,
-            say=lambda event, **fields: self.send(event, id=self.step_id, **fields),
+            say=self.say,
             l2=command.get("l2", "cold"),
         )
 
@@ -182,8 +186,36 @@ class Worker:
             [name for name in command["paths"] if name in PATHS],
             task=command["task"],
             check=self.check,
-            say=lambda event, **fields: self.send(event, id=self.step_id, **fields),
+            say=self.say,
         )
+
+    def say(self, event: str, **fields: Any) -> None:
+        """What the step in flight says. A kernel may fail after its call has returned, and the next call then gets the
+        error: so nothing is told of a path before all that it queued, on whatever stream, has ended. Raises DeviceLost."""
+        lost = self.late_fault() if event == "measurement" and fields["measurement"]["status"] != "fault" else ""
+        if not lost:
+            self.send(event, id=self.step_id, **fields)
+            return
+        from attnlab.measure.trial import DeviceLost
+
+        m = Measurement.from_json(fields["measurement"])
+        reason = f"CUDA fault after the call, worker restarted: {lost}"
+        late = Measurement.of(m.problem, m.path, "fault", provider=m.provider, phase=m.phase, reason=reason)
+        self.send(event, id=self.step_id, measurement=late.to_json())
+        raise DeviceLost(f"{m.path}: {lost}")
+
+    def late_fault(self) -> str:
+        """The first line of an error that work in flight ends with; "" when it ends well."""
+        from attnlab.paths.base import first_line
+
+        if self.device.type == "cuda":
+            import torch
+
+            try:
+                torch.cuda.synchronize(self.device)
+            except RuntimeError as error:
+                return first_line(error)
+        return ""
 
     def compare(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
         """Standard and flash back to back, one wall-clock figure for each round."""
@@ -230,6 +262,15 @@ def legal_device(name: str, cards: int) -> str:
     return name
 
 
+def die_with(parent: int) -> None:
+    """Has the system kill this process when its parent dies, even where it hangs in native code and no thread of it would
+    see its input end (Linux; elsewhere the end of the input has to do)."""
+    with contextlib.suppress(OSError, AttributeError):  # a C library without the call
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before it was asked for
+        os._exit(0)
+
+
 def open_lock(path: Path) -> int | None:
     """A descriptor of the lock file, whoever made it; None, and a word on stderr, when it cannot be had."""
     try:
@@ -247,6 +288,7 @@ def open_lock(path: Path) -> int | None:
 
 
 def main() -> int:
+    die_with(os.getppid())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     parser = argparse.ArgumentParser(prog="python -m attnlab.worker", description=__doc__)

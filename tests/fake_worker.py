@@ -11,6 +11,8 @@ it misbehaves; "at" values are [path, seq], and what happens there happens at ev
     die_at, exit_at, hang_at, fault_at                              SIGKILL, exit 7, silence, fault + fatal
     compile_at, compile_s; forget_at                                compiling for so long; no measurement
     die_after, die_refined                                          SIGKILL after its measurement; in refinement
+    half_line_at, flood_at                                          half a measurement and exit 5; garbage without end
+    gone_at, gone_file                                              the driver is lost; from then on the worker is on a CPU
     die_at_start, fatal_at_start, garbage, half_line                true
     escape, stray                                                   a child holds the output; uncalled-for measurements
     waiting_s                                                       so long another program holds the device
@@ -64,7 +66,7 @@ def listen() -> None:
 
 
 def device() -> Device:
-    cuda = MODE.get("kind", "cuda") == "cuda"
+    cuda = MODE.get("kind", "cuda") == "cuda" and not os.path.exists(MODE.get("gone_file", ""))
     return Device(
         kind="cuda" if cuda else "cpu",
         name="NVIDIA H200" if cuda else "Fake CPU",
@@ -141,6 +143,11 @@ def measure(command: dict[str, Any]) -> None:
         if here("die_at", path, seq) or (here("die_refined", path, seq) and command.get("phase") == "refined"):
             print("some unrelated warning", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
+        if here("half_line_at", path, seq):
+            print('{"event": "measurement", "id": %d, "measure' % step, end="", flush=True)  # noqa: UP031
+            os._exit(5)
+        if here("flood_at", path, seq):
+            os.execvp("yes", ["yes", "[1, 2"])  # faster than Python, whoever reads it
         if here("exit_at", path, seq):
             print("RuntimeError: the last words", file=sys.stderr, flush=True)
             os._exit(7)
@@ -152,8 +159,11 @@ def measure(command: dict[str, Any]) -> None:
         m = measured(problem, path, command)
         if here("forget_at", path, seq):
             continue
-        if here("fault_at", path, seq):
+        if here("fault_at", path, seq) or here("gone_at", path, seq):
             reason = "CUDA fault: device-side assert triggered"
+            if here("gone_at", path, seq):
+                reason = "CUDA error: no CUDA-capable device is detected"
+                Path(MODE["gone_file"]).touch()
             report(Measurement(problem=problem, path=path, status="fault", reason=reason))
             say("fatal", reason=reason)
             sys.exit(3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -362,6 +363,114 @@ def test_a_hello_that_cannot_be_read_is_given_up(make_lab):
     hello = [sys.executable, "-c", 'import sys; print(\'{"event": "hello"}\', flush=True); sys.stdin.read()']
     worker = ready(make_lab(command=hello))
     assert worker.state == "failed" and "device" in worker.text
+
+
+def test_half_a_line_is_a_fault_of_its_point_and_the_sweep_goes_on(make_lab):
+    lab = make_lab(half_line_at=["flash", 256])
+    run = result(lab)
+    assert run.state == "done" and statuses(run) == all_ok_but(QUICK, "flash", 256, "fault")
+    assert "exit code 5" in run.get("flash", 256).reason and any('"measure' in note for note in lab.notes)
+
+
+def test_a_worker_that_is_slow_to_start_is_waited_for(make_lab):
+    lab = make_lab(start_s=1.0)
+    run_id = lab.submit(QUICK)
+    assert lab.snapshot(run_id).worker.state == "starting"
+    assert statuses(lab.wait(run_id, DEADLINE_S)) == all_ok_but(QUICK, "flash", 128, "ok")
+
+
+def test_a_flood_of_garbage_is_a_timeout_and_fills_no_memory(make_lab):
+    """An inbox without an end would take all that the worker writes."""
+    lab = make_lab(flood_at=["flash", 256], limits={"time_limit_s": 1.0})
+    run_id = lab.submit(QUICK)
+    longest = 0
+    while (snapshot := lab.snapshot(run_id)).run.active:
+        longest = max(longest, lab._inbox.qsize())
+        lab.changed(snapshot.version, 0.05)
+    assert statuses(snapshot.run) == all_ok_but(QUICK, "flash", 256, "timeout") | {("flash", 512): "skipped"}
+    assert longest < 20_000 and len(lab.notes) <= 100  # no more than a pipe holds, where millions were written
+
+
+def test_an_alarm_that_is_due_rings_among_lines_that_never_end():
+    waiting = SimpleNamespace(_inbox=queue.Queue(), _alarm=(0.0, None), _before_alarm=None)
+    for n in range(3):
+        waiting._inbox.put(("line", None, n))
+    taken = []
+    while (said := Lab._next(waiting))[0] != "alarm":
+        taken.append(said[2])
+        waiting._inbox.put(("line", None, 99))
+        assert len(taken) < 10, "it waits for silence"
+    assert taken == [0, 1, 2]  # what was there before it was due may be the answer that it waits for
+
+
+def test_a_flood_of_garbage_is_cancelled(make_lab):
+    lab = make_lab(flood_at=["flash", 256], limits={"cancel_limit_s": 0.3})
+    run_id = lab.submit(QUICK)
+    until(lab, lambda s: s.run and "flash at sequence 256" in s.run.activity, "the flood")
+    pid = worker_pid(lab)
+    lab.cancel(run_id)
+    assert result(lab, replace(QUICK, seqs=(128,))).state == "done" and gone(pid)
+
+
+def test_a_run_does_not_go_on_upon_another_device(make_lab, tmp_path):
+    """A driver that vanishes: the next worker finds the CPU alone, whose numbers are no part of a GPU's run."""
+    lab = make_lab(gone_at=["flash", 256], gone_file=str(tmp_path / "gone"))
+    run = result(lab)
+    assert run.state == "failed" and run.device.name == "NVIDIA H200"
+    assert "NVIDIA H200 is gone" in run.reason and "Fake CPU" in run.reason and "nvidia-smi" in run.reason
+    fault = run.get("flash", 256)
+    assert fault.status == "fault" and "no CUDA-capable device" in fault.reason and "nvidia-smi" in fault.reason
+    stands = {point: status for point, status in statuses(run).items() if status == "ok"}
+    assert stands == {("standard", 128): "ok", ("flash", 128): "ok", ("standard", 256): "ok"}
+    assert lab.store.load(run.id).reason == run.reason
+    again = result(lab, replace(QUICK, seqs=(256,)))
+    assert again.state == "done" and again.device.kind == "cpu"
+
+
+FAULTS = {
+    "oom": ({"oom_at": ["flash", 256]}, "oom", "fake oom. Lower batch, heads or sequence"),
+    "assert": ({"fault_at": ["flash", 256]}, "fault", "device-side assert triggered. The other points are not touched"),
+    "hang": (
+        {"hang_at": ["flash", 256]},
+        "timeout",
+        "the time limit; the worker was restarted. Take a shorter sequence",
+    ),
+    "killed": (
+        {"die_at": ["flash", 256]},
+        "fault",
+        "signal 9, killed); restarted. A system that runs out of host memory",
+    ),
+    "ends": (
+        {"exit_at": ["flash", 256]},
+        "fault",
+        "exit code 7: RuntimeError: the last words); restarted. Measure again",
+    ),
+    "half": ({"half_line_at": ["flash", 256]}, "fault", "(exit code 5); restarted. Measure again"),
+    "silent": ({"forget_at": ["flash", 256]}, "fault", "without a measurement. Measure again"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_a_point_with_the_error_and_what_to_do_in_one_line(make_lab, fault):
+    mode, status, words = FAULTS[fault]
+    run = result(make_lab(**mode, limits={"time_limit_s": 0.5} if fault == "hang" else {}))
+    m = run.get("flash", 256)
+    assert run.state == "done" and m.status == status and words in m.reason and "\n" not in m.reason
+    assert (
+        statuses(run)["standard", 512] == "ok" and run.get("flash", 128).ok
+    )  # what came before stands, the rest goes on
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("cuda", "restarting the GPU worker"), ("cpu", "restarting the CPU worker")]
+)
+def test_a_restart_is_seen(make_lab, kind, words):
+    lab = make_lab(kind=kind, die_at=["flash", 256], start_s=0.3)
+    run_id, seen = lab.submit(QUICK), set()
+    while (snapshot := lab.snapshot(run_id)).run.active:
+        seen.add((snapshot.worker.state, snapshot.run.activity))
+        lab.changed(snapshot.version, DEADLINE_S)
+    assert ("restarting", words) in seen
 
 
 def test_a_child_that_holds_the_output_open_does_not_hide_the_workers_death(make_lab):

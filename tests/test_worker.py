@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from test_lab import wait_gone
 
-from attnlab.worker import legal_device
+from attnlab.worker import Worker, legal_device
 
 ROOT = Path(__file__).parent.parent
 PROBLEM = {"batch": 1, "seq_q": 512, "heads": 2, "head_dim": 32, "dtype": "float32"}
@@ -119,12 +121,29 @@ def test_what_is_not_a_command_does_no_harm(worker):
         '{"do": "dance"}',
         '{"do": "measure"}',
         '{"do": "measure", "problem": {"batch": 0}}',
+        '{"do": "measure", "problem": [1], "paths": 7}',
+        json.dumps({"do": "measure", "problem": PROBLEM, "paths": 7, "phase": 3}),
+        json.dumps(
+            {
+                "do": "measure",
+                "problem": PROBLEM,
+                "paths": ["standard"],
+                "phase": "quick",
+                "budget_s": "long",
+                "min_samples": None,
+                "target": [],
+            }
+        ),
+        json.dumps({"do": "examine", "problem": PROBLEM, "paths": ["standard"], "task": "dance"}),
+        json.dumps({"do": "ceilings", "matmul_tflops": 7, "copy_tbs": "fast"}),
+        "[" * 5000,
     ):
         worker.tell_raw(line)
-    points = [m for m in worker.measure(["standard"], id=9) if m["event"] == "measurement"]
-    while not points:
-        points = [m for m in worker.hear("done") if m["event"] == "measurement"]
-    assert points[0]["id"] == 9 and points[0]["measurement"]["status"] == "ok"
+    heard = worker.measure(["standard"], id=9)
+    while heard[-1]["id"] != 9:
+        heard += worker.hear("done")
+    (point,) = [m["measurement"] for m in heard if m["event"] == "measurement" and m["id"] == 9]
+    assert point["status"] == "ok"
 
 
 def test_what_a_library_prints_cannot_reach_the_stream(talk, tmp_path):
@@ -172,6 +191,59 @@ def test_it_ends_with_its_stdin_even_inside_a_call_that_hangs(talk):
     worker.hear("started")
     worker.process.stdin.close()
     assert worker.process.wait(timeout=10) == 0
+
+
+HOLDER = """
+import os, subprocess, sys
+worker = subprocess.Popen([sys.executable, "-m", "attnlab.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+worker.stdout.readline()
+print(worker.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_ends_with_its_program_even_when_no_thread_of_it_runs(tmp_path):
+    """As one that hangs in native code with Python's lock taken: it cannot see that its input has ended."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT)}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    pid = int(holder.stdout.readline())
+    os.kill(pid, signal.SIGSTOP)
+    holder.kill()
+    holder.communicate()
+    wait_gone(pid)
+
+
+def test_a_late_fault_is_blamed_on_the_path_that_queued_it(monkeypatch):
+    """A kernel that fails after its call has returned: without waiting for it, the next path's call would get the error."""
+    from attnlab.measure.trial import DeviceLost
+
+    worker = Worker(out := io.StringIO(), "cpu")
+    errors = iter(("", "CUDA error: an illegal memory access was encountered"))
+    monkeypatch.setattr(worker, "late_fault", lambda: next(errors))
+    with pytest.raises(DeviceLost, match="flash: CUDA error: an illegal memory access"):
+        worker.serve({"do": "measure", "id": 4, "problem": PROBLEM, "paths": ["standard", "flash", "sdpa-math"],
+                      "phase": "quick", "budget_s": 0.02, "min_samples": 3, "target": 0.1})  # fmt: skip
+    points = [m["measurement"] for m in map(json.loads, out.getvalue().splitlines()) if m["event"] == "measurement"]
+    assert [(p["path"], p["status"]) for p in points] == [("standard", "ok"), ("flash", "fault")]
+    assert "illegal memory access" in points[1]["reason"] and points[1]["device_ms"] is None and points[1]["flops"]
+
+
+def test_memory_that_runs_out_between_points_does_not_end_the_worker(monkeypatch, capsys):
+    worker = Worker(out := io.StringIO(), "cpu")
+
+    def no_room(*_):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB\nand a second line")
+
+    monkeypatch.setattr(worker, "take_ceilings", no_room)
+    monkeypatch.setattr(worker, "compare", no_room)
+    worker.serve({"do": "ceilings"})
+    worker.serve({"do": "compare", "id": 5, "problem": PROBLEM, "flash": "flash", "steps": 2})
+    heard = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [m["event"] for m in heard] == ["done", "round", "done"]
+    assert heard[1]["reason"] == "CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert "ceilings failed: CUDA out of memory" in capsys.readouterr().err
 
 
 def test_a_second_worker_waits_and_says_who_measures(talk):
