@@ -17,6 +17,7 @@ from attnlab.sweep import TIME
 from attnlab.units import ms, sequence, size, times
 
 BASELINE = "standard"
+REASON_LENGTH = 120
 TOO_SHORT = "too short to compare: the host's launch cost dominates"
 TOO_CLOSE = "as fast as standard, as far as the samples can tell"
 
@@ -154,9 +155,12 @@ def _memory_words(run: Run, top: Headline) -> str:
 
 
 def _troubles(run: Run) -> list[str]:
-    """What went otherwise, once for each path and kind of trouble, at the shortest sequence where it did."""
+    """What went otherwise with the two that are compared, or with all where nothing is: once for each path and kind of trouble,
+    at the shortest sequence where it did."""
+    compared = (BASELINE, challenger(run))
+    told = compared if set(compared) <= set(run.sweep.paths) else run.sweep.paths
     said: dict[tuple[str, str], str] = {}
-    for m in sorted((m for m in run.measurements if not m.ok), key=lambda m: m.seq):
+    for m in sorted((m for m in run.measurements if not m.ok and m.path in told), key=lambda m: m.seq):
         said.setdefault((m.path, m.status), _trouble(run, m))
     return list(said.values())
 
@@ -175,8 +179,14 @@ def _trouble(run: Run, m: Measurement) -> str:
         "fault": "failed",
         "suspect": "is suspect and not counted",
     }[m.status]
-    why = m.reason.removeprefix(f"{m.path} ").rstrip(".")
+    why = _first_sentence(m.reason.removeprefix(f"{m.path} "))
     return f"{m.path} {words} {at}" + (f" ({why})" if why else "")
+
+
+def _first_sentence(reason: str) -> str:
+    """A reason short enough to be read out; the whole of it stands at the point."""
+    first = reason.split(". ")[0].rstrip(".")
+    return first if len(first) <= REASON_LENGTH else first[:REASON_LENGTH].rsplit(" ", 1)[0] + " …"
 
 
 def _memory(run: Run) -> str:

@@ -177,6 +177,8 @@ def results() -> None:
             st.markdown(status.line(snapshot, run, form), help=whole, width="stretch", wrap=False)
             picked_seq = headline.picker(run.sweep.seqs)
         headline.figures(run, picked_seq)
+    if painted and len(run.sweep.seqs) == 1:  # a ladder says more than a point on each of three charts
+        rungs.table(run, run.sweep.seqs[0], () if replaying else snapshot.worker.paths)
     places = chart.slots(3, len(run.sweep.paths))
     with st.container(height=WORDS_PX, border=False, key="curves_say"):
         clock = headline.curves_say(run)
@@ -215,7 +217,7 @@ def closer() -> None:
 def details() -> None:
     snapshot = look()
     run = shown(snapshot)
-    if painted:
+    if painted and len(run.sweep.seqs) > 1:
         rungs.table(run, headline.picked(run.sweep.seqs), () if replaying else snapshot.worker.paths)
     st.caption(f"Every point of the run{' · ' + text.escape(run.mark) if run.mark else ''}")
     if not painted:  # the browser would fetch and run 2.5 MB for what follows before it shows a single slider

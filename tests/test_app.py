@@ -694,4 +694,4 @@ print("torch" in sys.modules)
 
 
 def test_a_run_of_unknown_device_has_a_name_in_the_list():
-    assert status.recording("a", replace(recorded_run(), device=None)) == "Replay unknown device, 2026-11-30 (a)"
+    assert status.recording("a", replace(recorded_run(), device=None)) == "Replay a · unknown device, 2026-11-30"

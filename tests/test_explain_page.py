@@ -20,7 +20,7 @@ from attnlab.problem import AttentionProblem
 from attnlab.run import Run
 from attnlab.store import Store
 from attnlab.tiling import Tiling
-from attnlab.ui import shell
+from attnlab.ui import explain_trip, shell
 from attnlab.ui.tiles import walk
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -165,6 +165,10 @@ def test_what_the_hardware_counted_stands_beside_the_model(open_page):
     assert "what the hardware counted" in said(page)
     assert page.button("w_counters").disabled  # a recorded run is shown
     assert "counted" not in said(open_page())
+
+
+def test_kernels_that_follow_upon_one_another_are_counted():
+    assert explain_trip.kernels("copy + copy + Memset + gemm_a") == "2 × copy + Memset + gemm\\_\u200ba"
 
 
 def test_where_the_counters_cannot_be_read_the_page_says_why(open_page):

@@ -93,6 +93,22 @@ def test_each_kind_of_trouble_once_at_its_shortest_sequence():
     assert summary.sentence(run).endswith("standard runs out of memory at 16,384; flash was skipped at 32,768.")
 
 
+def test_the_sentence_speaks_of_the_two_that_are_compared():
+    more = (point("sdpa-math", 8192, status="oom"), point("sdpa-flash", 4096, status="unsupported", reason="no"))
+    run = run_of(*PAIR, *more, paths=("standard", "flash", "sdpa-math", "sdpa-flash"))
+    assert summary.sentence(run) == summary.sentence(run_of(*PAIR))
+    alone = run_of(*more, point("sdpa-math", 4096, 3.0), paths=("sdpa-math", "sdpa-flash"))
+    assert "sdpa-math runs out of memory at 8,192" in summary.sentence(alone)
+
+
+def test_a_long_reason_is_read_out_to_its_first_full_stop_and_no_further_than_a_breath():
+    reason = "For dense input, query and key need the same heads. Query.sizes(): [1, 4, 128, 128]"
+    run = run_of(*PAIR, point("flash", 8192, status="unsupported", reason=reason))
+    assert summary.sentence(run).endswith("(For dense input, query and key need the same heads).")
+    run = run_of(*PAIR, point("flash", 8192, status="unsupported", reason="word " * 200))
+    assert len(summary.sentence(run)) < 300 and "word …)" in summary.sentence(run)
+
+
 def test_reason_does_not_repeat_the_path():
     run = run_of(*PAIR, point("flash", 8192, status="unsupported", reason="flash needs an NVIDIA GPU"))
     assert summary.sentence(run).endswith("; flash cannot run at 8,192 (needs an NVIDIA GPU).")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 import streamlit as st
 
@@ -98,8 +99,10 @@ def row(
 
 
 def kernels(text: str) -> str:
-    """Names of kernels as markdown; a long one may break behind an underscore."""
-    return escape(text).replace("\\_", "\\_\u200b")
+    """Names of kernels as markdown, those that follow upon one another counted; a long name may break behind an underscore."""
+    counted = [(name, len(list(same))) for name, same in groupby(text.split(" + "))]
+    said = " + ".join(f"{count} × {name}" if count > 1 else name for name, count in counted)
+    return escape(said).replace("\\_", "\\_\u200b")
 
 
 def unbroken(words: str) -> str:

@@ -11,7 +11,7 @@ from attnlab import units
 from attnlab.device import PathStatus
 from attnlab.ladder import ladder
 from attnlab.run import Run
-from attnlab.ui.points import ROW_PX, mib, number
+from attnlab.ui.points import mib, number
 from attnlab.ui.text import escape
 
 TEXTS = ("path", "ran", "note")
@@ -47,7 +47,7 @@ def table(run: Run, seq: int, statuses: Iterable[PathStatus]) -> None:
         data.astype(types),
         key="ladder",
         hide_index=True,
-        height=ROW_PX * (len(rows) + 1) + 3,
+        height="content",
         column_config=CONFIG,
         placeholder="–",
         alt=f"Every path at sequence {units.sequence(seq)}, fastest first{', ' + run.mark if run.mark else ''}",

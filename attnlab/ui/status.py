@@ -58,6 +58,6 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
 
 
 def recording(name: str, run: Run) -> str:
-    """What a recorded run is called in the list: "Replay NVIDIA H200, 2026-11-30 (h200)"; `name` is its file's, and is
+    """What a recorded run is called in the list: "Replay h200 · NVIDIA H200, 2026-11-30"; `name` is its file's, and is
     what a link says."""
-    return f"Replay {run.mark.removeprefix('recorded on ')} ({name})"
+    return f"Replay {name} · {run.mark.removeprefix('recorded on ')}"
