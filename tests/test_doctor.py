@@ -94,7 +94,13 @@ REPORTED = [
     ("NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
      "no-kernel-image"),
     ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "capability"),
+    ("RuntimeError: FlashAttention only supports Hopper GPUs or newer.", "capability"),
     ("flash-attn-4 has no kernel for compute capability 8.0", "capability"),
+    ("Flash attention only supports gpu architectures in the range [sm80, sm121]. Attempting to run on a sm 7.0 gpu.",
+     "capability"),
+    ("RuntimeError: No available kernel. Aborting execution.", "refused"),
+    ("TimeoutExpired: Command '['/usr/bin/chromium', '--version']' timed out after 30.0 seconds", "hang"),
+    ("ModuleNotFoundError: No module named 'flash_attn_2_cuda'", "other-python"),
     ("RuntimeError: CUDA error: an illegal memory access was encountered", "illegal-access"),
     ("CUDA error (hopper/flash_fwd_launch_template.h:198): an illegal memory access was encountered", "illegal-access"),
     ("RuntimeError: CUDA error: device-side assert triggered", "assert"),
@@ -218,6 +224,24 @@ def test_a_gpu_is_described():
 def test_pytorch_whose_libraries_do_not_fit():
     found = judged(torch=Answer({"error": "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister"}))
     assert found["torch"].kind == "abi" and "LD_LIBRARY_PATH" in found["torch"].remedy
+
+
+@pytest.mark.parametrize("system", [SYSTEM, NO_GPU], ids=["gpu", "no-gpu"])
+def test_a_driver_that_hangs_leaves_nothing_to_measure_with(system):
+    hung = replace(TORCH, facts=TORCH.facts | {"cards": [], "stage": "cuda"}, end="gave no answer within 60 s")
+    found = judged(system, hung)
+    assert (found["gpu"].kind, found["gpu"].remedy) == ("hang", "nvidia-smi") and found["torch"].status == "works"
+    assert not Machine(system, hung).usable
+    assert doctor_line(Machine(system, hung), tuple(found.values())) == (
+        "The lab can measure nothing here: its process gave no answer within 60 s while starting CUDA."
+    )
+
+
+def test_a_worker_that_cannot_be_started_is_no_fault_of_pytorch():
+    answer = ask_command(["/no/such/program"], 5.0, threading.Event())
+    found = judged(NO_GPU, answer)["torch"]
+    assert (found.kind, found.remedy) == ("start", "env -u ATTNLAB_WORKER python -m attnlab doctor")
+    assert "…/program" in found.detail
 
 
 def test_what_waits_is_checking_and_what_is_known_is_said():
@@ -399,6 +423,33 @@ def test_cards_as_torch_launches_on_them(site):
     assert probed()["gpu"].kind == "no-kernel-image"
 
 
+def tool(folder, name, script):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_ncu_that_may_not_count(site, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    refusal = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
+    tool(tmp_path / "bin", "ncu", f'[ "$1" = --version ] && echo "Version 2025.3.1.0 (build 1)" || echo "{refusal}"')
+    found = judged(ncu=probe("ncu"))["ncu"]
+    assert (found.status, found.kind, found.version) == ("broken", "counters", "2025.3.1.0")
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in found.remedy and refusal in found.detail
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [(r"printf '\211PNG\r\n' > $picture", "works"), ("echo no display >&2; exit 5", "broken")]
+)
+def test_the_browser_is_judged_by_its_picture(site, tmp_path, monkeypatch, script, status):
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    find = 'for a in "$@"; do case "$a" in --screenshot=*) picture=${a#--screenshot=};; esac; done'
+    tool(tmp_path / "bin", "chromium", f'[ "$1" = --version ] && echo "Chromium 140.0.1" && exit\n{find}\n{script}')
+    found = judged(browser=probe("browser"))["browser"]
+    assert (found.status, found.version) == (status, "140.0.1")
+    assert status == "works" or "no display" in found.detail
+
+
 # Children that are no probes
 
 
@@ -413,11 +464,6 @@ def test_cards_as_torch_launches_on_them(site):
 def test_nonsense_is_an_answer(code, end):
     answer = ask_command([sys.executable, "-c", code], 30.0, threading.Event())
     assert end in answer.end and answer.failed
-
-
-def test_a_command_that_is_not_there():
-    answer = ask_command(["/no/such/program"], 5.0, threading.Event())
-    assert answer.end.startswith("could not be started") and not answer.facts
 
 
 def test_nobody_waits_any_more(tmp_path):

@@ -22,7 +22,7 @@ from typing import Any
 
 from attnlab import protocol
 from attnlab.doctor.finding import Answer, Finding
-from attnlab.doctor.judgement import CHILDREN, Machine, findings, skip
+from attnlab.doctor.judgement import CHILDREN, NOT_STARTED, Machine, findings, skip
 from attnlab.doctor.summary import doctor_line
 from attnlab.lab import default_worker_command
 from attnlab.process import ROOT, WorkerProcess
@@ -148,7 +148,7 @@ def ask_command(command: Sequence[str], limit_s: float, stop: threading.Event) -
     try:
         process = WorkerProcess(command, inbox)
     except OSError as error:
-        return Answer(end=f"could not be started: {error}")
+        return Answer(end=f"{NOT_STARTED}: {error}")
     facts: dict[str, Any] = {}
     until, lines, end = time.monotonic() + limit_s, 0, ""
     while not end:

@@ -34,7 +34,7 @@ WHAT = {
     "flash-attn-4": "flash-attn 4",
     "flash-attn-3": "flash-attn 3",
     "flash-attn-2": "flash-attn 2",
-    "sdpa-flash": "PyTorch's own flash",
+    "sdpa-flash": "PyTorch flash",
     "sdpa-cudnn": "cuDNN attention",
     "triton": "Triton",
     "nvml": "NVML",
@@ -46,6 +46,7 @@ WHAT = {
 CHILD = {"driver": "system", "gpu": "torch", "nvml": "system"}
 CHILDREN = tuple(dict.fromkeys(CHILD.get(name, name) for name in WHAT))
 NEED_GPU = ("sdpa-cudnn", "triton")
+NOT_STARTED = "could not be started"
 ALONE = ("ncu", "browser")  # judged by their own answer
 NEED_TORCH = ("flash-attn-4", "flash-attn-3", "flash-attn-2", "sdpa-flash", "sdpa-cudnn", "triton", "profiler")
 STAGES = {
@@ -215,6 +216,8 @@ def _gpu(name: str, answer: Answer, machine: Machine) -> Finding:
             text = "FlashAttention only supports Ampere"
             return _of(base, "limited", explain(text, replace(about, package="FlashAttention")), "")
         return base
+    if answer.end and machine.torch_works:  # at starting CUDA, GPU or not: the lab's worker would end there too
+        return _broken(name, answer, replace(about, package="CUDA", repair="nvidia-smi"), facts=base.facts)
     if not machine.gpu_seen and not answer.get("cards"):
         cause = "no NVIDIA GPU is seen here; the lab measures the CPU's kernels, and nothing need be installed for that"
         return replace(base, status="missing", kind="no-gpu", cause=cause)
@@ -439,6 +442,11 @@ def _broken(name: str, answer: Answer, about: About, **more: str) -> Finding:
     base = Finding(name=name, status="broken", **more)
     if answer.error:
         return _of(base, "broken", explain(answer.error, about), answer.error)
+    if answer.end.startswith(NOT_STARTED):
+        remedy = "env -u ATTNLAB_WORKER python -m attnlab doctor"
+        return replace(
+            base, kind="start", cause=f"its process {NOT_STARTED}", remedy=remedy, detail=first_line(answer.end)
+        )
     stage = STAGES.get(answer.get("stage"), "")
     explained = explain(answer.end, about)  # its last words may say why
     cause = f"its process {answer.end.partition(': ')[0]}{f' while {stage}' if stage else ''}"

@@ -36,7 +36,7 @@ def doctor_line(machine: Machine, found: Sequence[Finding]) -> str:
     if "checking" in (torch.status, gpu.status):
         return "Looking at PyTorch and at the GPU."
     if not machine.usable:
-        return f"The lab can measure nothing here: {torch.cause or gpu.cause}."
+        return f"The lab can measure nothing here: {gpu.cause if machine.torch_works else torch.cause}."
     flash = [by_name[name] for name in FLASH_CANDIDATES]
     if any(finding.status == "checking" for finding in flash):
         return "Trying each FlashAttention."
