@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from attnlab.claims import CLAIMS
 from attnlab.device import Device
 from attnlab.export import write_run
 from attnlab.lab import Lab
@@ -23,7 +24,7 @@ from attnlab.paths import PATHS
 from attnlab.presets import PRESETS
 from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
 from attnlab.store import Store
-from attnlab.sweep import Sweep, default_sweep, powers_of_two
+from attnlab.sweep import DEFAULT_PATHS, TIME, Sweep, default_sweep, powers_of_two
 
 BUDGET_S = 600.0  # compiling counts
 IDLE_S = 2.5  # between two runs: the worker gives back the memory that it keeps in store, and graphs find room
@@ -54,6 +55,10 @@ def sweeps(kind: str, installed: tuple[str, ...]) -> Iterator[tuple[str, Sweep]]
     yield "anatomy", Sweep(problem=shape, seqs=(8_192,), paths=prompt[:2], task="counters", budget_s=BUDGET_S)
     repeated = replace(answers, batch=1, causal=True, seq_q=4_096, seq_kv=4_096)
     yield "determinism", Sweep(problem=repeated, seqs=(4_096,), paths=prompt, task="determinism", budget_s=BUDGET_S)
+    for claim in CLAIMS:  # the others are answered by the runs above
+        more = claim.task == TIME and claim.paths != DEFAULT_PATHS
+        if more and set(claim.paths) <= set(installed):
+            yield f"claim-{claim.name}", claim.sweep(kind)
     yield "support", Sweep(problem=answers, seqs=(128,), paths=every, task="support", budget_s=BUDGET_S)
 
 
