@@ -475,6 +475,8 @@ def _claims(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     """0 when the lab can measure something here, 1 when PyTorch itself is unusable."""
     examination = Examination()
+    if sys.stderr.isatty():
+        print("checking, which takes some seconds …", file=sys.stderr)
     try:
         with _interrupts() as check:
             examination.start()

@@ -103,7 +103,7 @@ NVML = """
 class NVMLError(Exception):
     pass
 
-NVML_CLOCK_SM = 1
+NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
 CARDS, ERROR, CUDA = {cards!r}, {error!r}, {cuda!r}
 
 def nvmlInit():
@@ -126,7 +126,7 @@ def nvmlDeviceGetName(handle):
     return CARDS[handle]
 
 def nvmlDeviceGetMaxClockInfo(handle, kind):
-    return 1980
+    return 1980 if kind == NVML_CLOCK_SM else 3201
 """
 
 WORKS = "def flash_attn_func(q, k, v, **options):\n    return v\n"

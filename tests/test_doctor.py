@@ -33,7 +33,7 @@ UNDEFINED = "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112
 # What a machine answers where all is well.
 SYSTEM = Answer(
     {"python": "cp312", "packages": {}, "driver": "580.95.05", "driver_cuda": 13000, "nvml_cards": ["NVIDIA H200"],
-     "max_clocks_mhz": [1980], "distribution": "ubuntu"}
+     "max_clocks_mhz": [[1980, 3201]], "distribution": "ubuntu"}
 )  # fmt: skip
 CARD = {"name": "NVIDIA H200", "capability": "9.0", "total_bytes": 140 << 30, "l2_bytes": 60 << 20}
 TORCH = Answer(
@@ -218,7 +218,7 @@ def test_a_card_below_8_is_used_without_flash_attention():
 
 def test_a_gpu_is_described():
     facts = judged()["gpu"].facts
-    assert facts == "NVIDIA H200, compute capability 9.0, 140 GiB, L2 60 MiB, up to 1,980 MHz"
+    assert facts == "NVIDIA H200, compute capability 9.0, 140 GiB, L2 60 MiB, up to 1,980 MHz, its memory 3,201 MHz"
 
 
 def test_pytorch_whose_libraries_do_not_fit():
@@ -603,7 +603,14 @@ def test_the_doctor_says_the_same_line():
     missing, two = Answer({"missing": True}), Answer({"version": "2.8.3"})
     on_gpu = WorkerState(state="ready", device=H200_DEVICE, paths=PATHS_ON_H200)
     assert line(SYSTEM, TORCH, flash_attn_4=error, flash_attn_3=missing, flash_attn_2=two) == lab_line(on_gpu)
-    assert "because this PyTorch is built for CPUs alone" in line(SYSTEM, CPU_TORCH)
+    assert "because this PyTorch is built for CPUs alone, though an NVIDIA GPU is here;" in line(SYSTEM, CPU_TORCH)
+    too_old = "RuntimeError: The NVIDIA driver on your system is too old (found version 12040). Please update"
+    assert "because the NVIDIA driver is too old for this PyTorch;" in line(
+        SYSTEM, more(TORCH, cards=[], error=too_old)
+    )
+    assert "because PyTorch cannot use the NVIDIA GPU that is here;" in line(
+        SYSTEM, more(TORCH, cards=[], error="news")
+    )
     assert line(NO_GPU, Answer({"error": "ModuleNotFoundError: No module named 'torch'"})) == (
         "The lab can measure nothing here: PyTorch is not installed."
     )

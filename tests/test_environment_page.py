@@ -136,3 +136,21 @@ def test_another_tab_asks_nothing_again_and_the_button_does(open_page):
 def test_the_page_is_in_the_menu_once(open_page):
     ended(open_page(WITHOUT)).run()
     assert shell.PAGES.count(environment_rows.PAGE) == 1
+
+
+def test_a_first_visitor_comes_by_the_address(start_app, chromium_page, tmp_path):
+    """Past app.py, to a server that has shown nothing yet; real checks, by real children."""
+    url = start_app(ROOT / "app.py")
+    chromium_page.goto(f"{url}/environment")
+    chromium_page.get_by_text("Checked ").first.wait_for()
+    assert chromium_page.get_by_role("link", name="Environment").count() == 1
+    assert chromium_page.get_by_text("The lab measures on ").first.is_visible()
+    chromium_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    code = chromium_page.get_by_test_id("stCode").last
+    code.scroll_into_view_if_needed()
+    code.hover()
+    code.get_by_role("button").first.click()
+    copied = chromium_page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("AttnLab ") and "| ✓ | PyTorch |" in copied
+    log = (tmp_path / "server.log").read_text()
+    assert "ScriptRunContext" not in log and "Traceback" not in log

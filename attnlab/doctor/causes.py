@@ -62,6 +62,7 @@ class Cause:
 
 
 OTHER_BUILD = "{package} was built against another PyTorch or C++ ABI than the one here ({built})"
+WHEEL_OR_BUILD = "A wheel that matches all of these mends it, or a build without isolation"
 NO_DRIVER = "PyTorch finds no NVIDIA driver"
 OLDER_BUILD = "a PyTorch built for an older CUDA (the page Get started of PyTorch gives the command)"
 DRIVER_OLD = (
@@ -70,9 +71,12 @@ DRIVER_OLD = (
 STALE_DRIVER = "the driver's libraries and its kernel module are of two versions: it was updated since the last start"
 
 CAUSES = (
-    Cause("abi", r"undefined symbol: (\S+)", f"{OTHER_BUILD}: it asks for a symbol that is not in it", "{repair}"),
+    Cause("abi", r"undefined symbol: (\S+)", f"{OTHER_BUILD}: it asks for a symbol that is not in it. {WHEEL_OR_BUILD}",
+          "{repair}"),
     Cause("abi", r"lib(?:c10|torch)\w*\.so[.\d]*: cannot open shared object",
-          f"{OTHER_BUILD}: it asks for a library of PyTorch that is not there, though PyTorch was imported first", "{repair}"),
+          f"{OTHER_BUILD}: it asks for a library of PyTorch that is not there, though PyTorch was imported first. "
+          f"{WHEEL_OR_BUILD}",
+          "{repair}"),
     Cause("cuda-library", r"lib(cudart|cublas\w*|cudnn\w*|cufft|nvrtc|nccl|cusparse\w*|nvJitLink)\.so\.?([\d.]*): cannot open",
           "{package} was built for another CUDA: it asks for lib{1} {2}, and this PyTorch brings that of CUDA {cuda}",
           "{repair}"),

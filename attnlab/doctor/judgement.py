@@ -422,13 +422,13 @@ JUDGES = {
 
 
 def _cards(machine: Machine) -> str:
-    """Name, capability, memory, L2 and highest clock of each card, in one line."""
+    """Name, capability, memory, L2 and highest clocks of each card, in one line."""
     clocks = machine.system.get("max_clocks_mhz", [])
     lines = []
     for i, card in enumerate(machine.torch.get("cards", [])):
         parts = [card["name"], f"compute capability {card['capability']}", size(card["total_bytes"])]
         parts += [f"L2 {size(card['l2_bytes'])}"] if card.get("l2_bytes") else []
-        parts += [f"up to {clocks[i]:,} MHz"] if i < len(clocks) else []
+        parts += [f"up to {clocks[i][0]:,} MHz, its memory {clocks[i][1]:,} MHz"] if i < len(clocks) else []
         lines.append(", ".join(parts))
     return "; ".join(lines or machine.system.get("nvml_cards", []))
 

@@ -15,7 +15,17 @@ from attnlab.run import WorkerState
 
 OWN = "PyTorch's own flash kernel"
 NO_GPU = "no NVIDIA GPU is seen here"
-GPU_IDLE = "PyTorch cannot use the NVIDIA GPU that is here (see Environment)"
+GPU_IDLE = "PyTorch cannot use the NVIDIA GPU that is here"
+# What the doctor knows besides, by the kind of the GPU's finding; the rows below the line say the rest.
+GPU_IDLE_BECAUSE = {
+    "no-gpu": NO_GPU,
+    "cpu-wheel": "this PyTorch is built for CPUs alone, though an NVIDIA GPU is here",
+    "driver-old": "the NVIDIA driver is too old for this PyTorch",
+    "driver-stale": "the NVIDIA driver was updated since the last start",
+    "no-driver": "no driver is loaded for the NVIDIA GPU that is here",
+    "hidden": "CUDA_VISIBLE_DEVICES hides the NVIDIA GPU that is here",
+    "no-kernel-image": "this PyTorch has no kernels for the NVIDIA GPU that is here",
+}
 
 
 def lab_line(worker: WorkerState, *, gpu_seen: bool = False) -> str:
@@ -43,8 +53,7 @@ def doctor_line(machine: Machine, found: Sequence[Finding]) -> str:
     paths = tuple(path_status(finding) for finding in flash)
     if machine.usable_gpu:
         return on_gpu(machine.card, paths)
-    known = gpu.cause if gpu.kind not in ("", "error", "crash", "hang") else GPU_IDLE
-    return on_cpu(NO_GPU if gpu.kind == "no-gpu" else known, paths)
+    return on_cpu(GPU_IDLE_BECAUSE.get(gpu.kind, GPU_IDLE), paths)
 
 
 def path_status(finding: Finding) -> PathStatus:

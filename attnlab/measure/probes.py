@@ -86,7 +86,6 @@ def system(say: Say) -> None:
     say(
         proc_driver=_first_number(Path("/proc/driver/nvidia/version")),
         pci_cards=sum(_is_nvidia_display(Path(path)) for path in glob.glob("/sys/bus/pci/devices/*")),
-        wsl=os.path.exists("/dev/dxg"),
         nvidia_smi=shutil.which("nvidia-smi") is not None,
         hidden=os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"),
         distribution=_distribution(),
@@ -104,8 +103,9 @@ def system(say: Say) -> None:
     except pynvml.NVMLError as error:
         say(nvml_error=text_of(error))
         return
+    clocks = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM)
     try:
-        say(max_clocks_mhz=[pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM) for handle in handles])
+        say(max_clocks_mhz=[[pynvml.nvmlDeviceGetMaxClockInfo(h, clock) for clock in clocks] for h in handles])
     except pynvml.NVMLError as error:  # a virtual card has no clock
         say(clock_error=text_of(error))
 
