@@ -153,8 +153,8 @@ def to_csv(run: Run) -> str:
 
 
 def recorded_runs(folder: Path = DATA) -> tuple[dict[str, Run], list[str]]:
-    """The runs recorded on other devices that ship here, by file name without ".json", newest first; and a line for
-    each file that is none."""
+    """The runs recorded on other devices that ship here, by file name without ".json": those of most lengths first, and of
+    these the newest; and a line for each file that is none."""
     runs, refusals = {}, []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -162,7 +162,8 @@ def recorded_runs(folder: Path = DATA) -> tuple[dict[str, Run], list[str]]:
                 runs[path.stem] = run_from_text(file.read(MAX_TEXT_BYTES + 1))  # a larger one is refused, not read
         except (ImportRefused, OSError) as error:
             refusals.append(f"{path.name}: {error}")
-    return dict(sorted(runs.items(), key=lambda named: named[1].created, reverse=True)), refusals
+    newest_first = sorted(runs.items(), key=lambda named: named[1].created, reverse=True)
+    return dict(sorted(newest_first, key=lambda named: -len(named[1].sweep.seqs))), refusals
 
 
 def _sweep(data: Any) -> Sweep:

@@ -106,6 +106,8 @@ def _comparison(run: Run) -> str:
     standard, flash = run.get(BASELINE, top.seq), run.get(path, top.seq)
     if standard.launch_bound or flash.launch_bound:
         compared = f"at sequence {sequence(top.seq)} {BASELINE} and {path} are {TOO_SHORT}"
+        if standard.graph_ms and flash.graph_ms:  # whose replay costs no launching
+            compared += f"; as CUDA graphs they take {ms(standard.graph_ms)} and {ms(flash.graph_ms)}"
         return f"{compared}; {path} {memory} there" if memory else compared
     speed = f"{TOO_CLOSE}," if top.speedup is None else _speed_words(top.speedup)
     return f"at sequence {sequence(top.seq)} {path} is {speed}" + (f" and {memory}" if memory else "")

@@ -93,6 +93,16 @@ def test_each_kind_of_trouble_once_at_its_shortest_sequence():
     assert summary.sentence(run).endswith("standard runs out of memory at 16,384; flash was skipped at 32,768.")
 
 
+def test_beside_a_launch_bound_point_the_replays_stand_without_a_winner():
+    run = run_of(
+        point("standard", 128, 0.05, 16, graph_ms=0.0451),
+        point("flash", 128, 0.01, 4, launch_bound=True, graph_ms=0.00896),
+    )
+    said = summary.sentence(run)
+    assert "; as CUDA graphs they take 0.0451 ms and 0.00896 ms; flash needs 4.0× less memory there." in said
+    assert "faster" not in said
+
+
 def test_the_sentence_speaks_of_the_two_that_are_compared():
     more = (point("sdpa-math", 8192, status="oom"), point("sdpa-flash", 4096, status="unsupported", reason="no"))
     run = run_of(*PAIR, *more, paths=("standard", "flash", "sdpa-math", "sdpa-flash"))

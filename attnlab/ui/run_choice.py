@@ -40,9 +40,7 @@ def choose(key: str) -> tuple[Run | None, WorkerState]:
             names,
             names.index(offered),
             key=key if fallback == LAST else f"{key}_recorded",  # another default is another widget
-            format_func=lambda name: (
-                recorded[name].mark[:1].upper() + recorded[name].mark[1:] if name in recorded else name
-            ),
+            format_func=lambda name: f"{name} · {recorded[name].mark}" if name in recorded else name,
             label_visibility="collapsed",
             width=340,
         )

@@ -1,8 +1,9 @@
 """Records the runs that ship with AttnLab, on this machine: `python tests/gpu/record.py attnlab/data [NAME …]`.
 
 Each run goes into a file of its own, <device>-<name>.json, which the pages replay: the default sweep and the length beyond
-it (the file is called after the device alone), the default sweep with all paths, one ladder for each preset, and the looks at the answers. One worker measures them all, so that
-what is compiled is compiled once. Names choose some of them; `--list` says which there are.
+it (the file is called after the device alone), the default sweep with all paths, one ladder for each preset, what claims
+still ask for, and the looks at the answers. One worker measures them all, so that what is compiled is compiled once. Names
+choose some of them; `--list` says which there are.
 """
 
 from __future__ import annotations
