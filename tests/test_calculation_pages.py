@@ -193,7 +193,7 @@ def test_parts_add_up_in_the_table(open_page):
     page = open_page("memory", {"m_gpu": "A100-SXM4-80GB", "m_kv_heads": "8"})
     table = page.dataframe[0].value.set_index("Part")
     assert list(table.columns) == ["standard, inference", "flash, inference", "standard, training", "flash, training"]
-    assert table.loc["Longest sequence that fits", "standard, inference"] == "12,904"
+    assert table.loc["Longest sequence that fits", "standard, inference"] == "12,841"
     assert table.loc["dQ accumulator in float32", "flash, training"] == "1 GiB"
     assert table.loc["dK and dV for each query head", "flash, training"] == "1 GiB"
     assert "In the 80 GiB of A100-SXM4-80GB" in said(page)
