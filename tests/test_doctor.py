@@ -208,6 +208,10 @@ def test_pytorch_without_kernels_for_the_card(capability, wanted):
     found = judged(torch=more(TORCH, cards=[CARD | {"capability": capability}], error=error))
     assert found["gpu"].kind == "no-kernel-image" and wanted in found["gpu"].remedy
     assert f"compute capability {capability}" in found["gpu"].cause and "sm_80, sm_90" in found["gpu"].cause
+    # The worker takes a GPU that is there, and nothing runs on this one.
+    machine = Machine(SYSTEM, more(TORCH, cards=[CARD], error=error))
+    assert not machine.usable
+    assert doctor_line(machine, tuple(found.values())) == f"The lab can measure nothing here: {found['gpu'].cause}."
 
 
 def test_a_card_below_8_is_used_without_flash_attention():

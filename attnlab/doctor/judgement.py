@@ -83,8 +83,8 @@ class Machine:
 
     @property
     def usable(self) -> bool:
-        """Whether the lab can measure something: PyTorch loads, and looking for a GPU does not end its process."""
-        return self.torch_works and not self.torch.end
+        """Whether the lab can measure something: PyTorch loads, and the GPU that its worker will take does not fail it."""
+        return self.torch_works and not self.torch.end and not (self.torch.get("cards") and self.torch.error)
 
     @property
     def usable_gpu(self) -> bool:

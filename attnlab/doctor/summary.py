@@ -24,7 +24,6 @@ GPU_IDLE_BECAUSE = {
     "driver-stale": "the NVIDIA driver was updated since the last start",
     "no-driver": "no driver is loaded for the NVIDIA GPU that is here",
     "hidden": "CUDA_VISIBLE_DEVICES hides the NVIDIA GPU that is here",
-    "no-kernel-image": "this PyTorch has no kernels for the NVIDIA GPU that is here",
 }
 
 
