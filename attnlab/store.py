@@ -329,11 +329,12 @@ def is_alive(owner: dict[str, Any]) -> bool:
 
 
 def process_start(pid: int) -> str:
-    """When a process started, as the kernel counts, with the boot it counts from; "" where /proc is missing."""
+    """When a process started, as the kernel counts, with the boot it counts from; "ended" for one that is but a number
+    which its parent has not fetched; "" where /proc is missing."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
     fields = stat.rpartition(")")[2].split()  # after the name in parentheses, which may hold spaces
-    return f"{boot}:{fields[19]}"  # field 22 of proc(5) stat, starttime
+    return "ended" if fields[0] == "Z" else f"{boot}:{fields[19]}"  # field 22 of proc(5) stat, starttime

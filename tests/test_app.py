@@ -355,6 +355,15 @@ def test_a_worker_that_cannot_start_is_said_in_words(open_page):
     until(page, lambda page: "The worker failed" in page.main.markdown[0].value)
 
 
+def test_a_restart_of_the_worker_is_seen_and_the_run_goes_on(open_page):
+    page = open_page({**TINY, "seq": "512"}, fake={"die_at": ["flash", 256], "start_s": 1.0})
+    until(page, lambda page: "restarting the GPU worker" in status_line(page))
+    until(page, measured)
+    lost = table(page).query("status == 'fault'")
+    assert list(lost["seq"]) == [256] and "signal 9, killed" in lost["reason"].iloc[0]
+    assert "lower batch or sequence, then measure again" in lost["reason"].iloc[0]
+
+
 # The clocks, the rates, one point
 
 

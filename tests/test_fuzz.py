@@ -25,7 +25,7 @@ from attnlab import checked, cli, cost, export, figures, growth, ladder, protoco
 from attnlab.export import ImportRefused, run_from_json, run_from_text
 from attnlab.lab import Lab
 from attnlab.measurement import Measurement
-from attnlab.paths import PATHS
+from attnlab.paths import FAULTS, PATHS
 from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError
 from attnlab.store import Store
 from attnlab.sweep import Sweep, default_sweep
@@ -326,6 +326,17 @@ def test_other_pages_stand_whatever_the_address_says(page_of, name, prefix, keys
     assert not page.exception
     said = [shown.value for kind in (page.markdown, page.warning, page.error) for shown in kind]
     assert any("in the link" in words and "legal" in words for words in said), "it was read, and refused in words"
+
+
+def test_no_door_leads_to_the_paths_that_misbehave_on_purpose(somewhere, page_of):
+    for fault in FAULTS:
+        name = f"faulty-{fault}"
+        with pytest.raises(ProblemError, match=f"path is '{name}'; legal: standard"):
+            Sweep.from_json(default_sweep("cpu").to_json() | {"paths": [name]})
+        code, said = run_main(["sweep", "--paths", name])
+        assert code == 2 and f"'{name}'; legal: standard" in said
+    page = page_of("live", {f"faulty-{fault}": "true" for fault in FAULTS})
+    assert not page.exception and not [box.label for box in page.checkbox if "faulty" in box.label]
 
 
 # Files of runs

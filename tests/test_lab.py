@@ -558,6 +558,30 @@ def test_a_worker_that_ignores_cancel_is_replaced(make_lab):
     assert "timeout" not in statuses(lab.snapshot(run_id).run).values()  # it was stopped, it did not fail
 
 
+def test_a_cancel_is_over_within_2_s_when_the_worker_answers(make_lab):
+    lab = make_lab(delay_s=30.0)  # it looks up now and then, as between two calls
+    run_id = lab.submit(QUICK)
+    until(lab, lambda s: s.run and s.run.activity, "the first path")
+    pid, began = worker_pid(lab), time.monotonic()
+    lab.cancel(run_id)
+    until(lab, lambda s: s.worker.state == "ready", "the end of the step")
+    assert time.monotonic() - began < 2.0 and worker_pid(lab) == pid
+
+
+def test_a_cancel_is_over_within_5_s_when_it_does_not_and_nothing_is_left(make_lab):
+    lab = make_lab(hang_at=["standard", 128], escape=True)  # with a child that holds its output, as a compiler's might
+    run_id = lab.submit(QUICK)
+    until(lab, lambda s: s.run and s.run.activity, "the hang")
+    pid, began = worker_pid(lab), time.monotonic()
+    left = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    assert len(left) == 2
+    lab.cancel(run_id)
+    for process in left:
+        wait_gone(process)
+    assert time.monotonic() - began < 5.0
+    until(lab, lambda s: s.worker.state == "ready", "a fresh worker")
+
+
 def test_a_cancelled_queued_run_never_starts(make_lab):
     lab = make_lab(delay_s=0.1)
     first, second = lab.submit(QUICK), lab.submit(replace(QUICK, seqs=(128,)))

@@ -106,6 +106,12 @@ def test_a_step_is_one_problem_through_each_path(worker):
     assert heard[-1]["cancelled"] is False and heard[-1]["free_bytes"] > 0
 
 
+def test_paths_that_misbehave_on_purpose_are_not_there_unless_the_environment_asks(worker):
+    heard = worker.measure(["faulty-exit", "standard"])
+    assert [m["measurement"]["path"] for m in heard if m["event"] == "measurement"] == ["standard"]
+    assert not [status for status in worker.hello["paths"] if status["name"].startswith("faulty")]
+
+
 def test_idle_it_has_tried_every_path(worker):
     assert worker.statuses["standard"]["state"] == worker.statuses["flash"]["state"] == "ready"
     missing = worker.statuses["flash-attn-4"]

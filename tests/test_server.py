@@ -1,0 +1,134 @@
+"""The server from outside: tabs that close, a server that is interrupted or killed, two servers on one device.
+
+A visitor here is a WebSocket that asks for the page, as a browser's tab does; no browser is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from test_lab import gone, wait_gone
+
+from attnlab.store import Store
+
+websockets = pytest.importorskip(
+    "websockets.sync.client", reason="needs the websockets package, which Streamlit brings"
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+FAKE = shlex.join([sys.executable, "-u", str(ROOT / "tests" / "fake_worker.py")])
+SHAPE = "batch=1&seq=512&heads=2&head_dim=32&dtype=float32&direction=forward"
+LIMIT_S = 60.0
+
+
+class Tab:
+    """A visitor's connection, which asks for the page."""
+
+    def __init__(self, url: str, query: str = SHAPE):
+        self.open = contextlib.ExitStack()
+        address = f"{url.replace('http', 'ws')}/_stcore/stream"
+        connection = websockets.connect(address, subprotocols=["streamlit"], max_size=None, close_timeout=0.1)
+        self.socket = self.open.enter_context(connection)
+        self.query = query
+
+    def ask_until(self, true, what: str):
+        """As the page's own fragments would: the first answer comes before the worker is there, and no run with it."""
+
+        def asked():
+            message = BackMsg()
+            message.rerun_script.query_string = self.query
+            self.socket.send(message.SerializeToString())
+            time.sleep(0.2)
+            return true()
+
+        return until(asked, what)
+
+    def close(self) -> None:
+        self.open.close()
+
+
+def until(true, what: str):
+    """What true() is, once it is something; the runs that tests wait for end by themselves."""
+    end = time.monotonic() + LIMIT_S
+    while not (found := true()):
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def serve(start_app, tmp_path):
+    """serve(**mode) → (URL, process id) of a server whose worker computes nothing, and is in that mode."""
+
+    def start(**mode) -> tuple[str, int]:
+        url = start_app(
+            ROOT / "app.py", {"ATTNLAB_WORKER": FAKE, "FAKE_WORKER": json.dumps(mode), "TMPDIR": str(tmp_path)}
+        )
+        port = int(url.rpartition(":")[2])
+        return url, next(pid for pid in children(os.getpid()) if f"{port}" in command(pid))
+
+    return start
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():  # of any of its threads
+        found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def command(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def worker_of(server: int) -> int:
+    return until(lambda: [pid for pid in children(server) if not gone(pid)], "the worker")[0]
+
+
+def runs(home: Path):
+    if not (home / "attnlab.db").exists():  # it is the server's to make
+        return []
+    store = Store(home)
+    try:
+        return store.recent()
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(("how", "mode"), [(signal.SIGINT, {"delay_s": 0.2}), (signal.SIGTERM, {"hang_at": ["flash", 256]}),
+                                           (signal.SIGKILL, {"hang_at": ["flash", 256]})])  # fmt: skip
+def test_a_server_that_ends_leaves_no_worker_behind(serve, private_home, how, mode):
+    url, server = serve(**mode)
+    tab = Tab(url)
+    tab.ask_until(lambda: runs(private_home), "the run")
+    pid = worker_of(server)
+    os.kill(server, how)
+    wait_gone(pid)
+    wait_gone(server)
+    tab.close()
+    (run,) = runs(private_home)
+    assert run.state == "cancelled" and run.reason
+
+
+def test_a_run_is_finished_when_every_tab_is_closed(serve, private_home):
+    url, server = serve(delay_s=0.15)
+    tabs = [Tab(url), Tab(url)]
+    tabs[0].ask_until(lambda: runs(private_home), "the run")
+    for tab in tabs:
+        tab.close()
+    (run,) = runs(private_home)
+    assert run.active, "it was not over before"
+    until(lambda: runs(private_home)[0].state == "done", "the end")
+    store = Store(private_home)
+    assert len(store.load(run.id).measurements) == run.sweep.point_count
+    store.close()
+    assert not gone(worker_of(server)), "and the next visitor finds it warm"
