@@ -2,8 +2,7 @@
 
 import streamlit as st
 
-from attnlab.ui import environment_rows, shell
+from attnlab.ui import shell
 
 st.set_page_config(page_title="AttnLab", page_icon="⚡", layout="wide", initial_sidebar_state=310)
-environment_rows.register()
 shell.navigate()

@@ -4,6 +4,7 @@ Rooms, from the slider to the kernel:
 
     pages/, attnlab.ui      what is shown; the only code that imports streamlit
     attnlab.lab             owns the worker process: queue, cancel, time limits, restarts, snapshots
+    attnlab.doctor          what is installed and whether it works, each check in a process of its own
     attnlab.store           every run and every event, in SQLite, as it arrives
     attnlab.sweep           which points, in which order
     attnlab.worker          the only process that imports torch; runs attnlab.paths, timed by attnlab.measure

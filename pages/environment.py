@@ -11,7 +11,6 @@ from attnlab.ui import environment_rows, headline, shell
 
 EVERY_S = 0.5
 
-environment_rows.register()  # a visitor may come past app.py
 shell.guard()
 examination = environment_rows.examination()
 state = st.session_state

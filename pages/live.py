@@ -84,6 +84,8 @@ with st.sidebar:
         else:
             link.seed(worker)
             form = controls.form(worker)
+    if painted:
+        st.caption(status.lab_line(worker))
 
 # What this tab does about it.
 

@@ -657,6 +657,7 @@ def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
     page = open_page(fake={"kind": "cpu"}, recorded={"h200": recorded_run()})
     until(page, lambda page: page.session_state["run_id"])
     assert "This is the CPU" in page.main.markdown[0].value
+    assert any(said.value.startswith("The lab measures on the CPU, because") for said in page.sidebar.caption)
     assert any("NVIDIA H200" in option for option in page.selectbox("replay").options)
 
 

@@ -133,11 +133,6 @@ def test_another_tab_asks_nothing_again_and_the_button_does(open_page):
     assert len(page.asked) == 2 * asked and "checking" not in words(page)
 
 
-def test_the_page_is_in_the_menu_once(open_page):
-    ended(open_page(WITHOUT)).run()
-    assert shell.PAGES.count(environment_rows.PAGE) == 1
-
-
 def test_a_first_visitor_comes_by_the_address(start_app, chromium_page, tmp_path):
     """Past app.py, to a server that has shown nothing yet; real checks, by real children."""
     url = start_app(ROOT / "app.py")

@@ -50,6 +50,7 @@ MIDDLE = {
     "store",
     "database",
     "process",
+    "doctor",
     "figures",
     "exactness_figure",
     "roofline_figure",

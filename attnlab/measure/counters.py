@@ -24,13 +24,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from attnlab.finding import Finding
 from attnlab.measure import memory
 from attnlab.measure.anatomy import Anatomy
 from attnlab.measure.trial import Verdict
-from attnlab.process import ROOT
 
+ROOT = Path(__file__).resolve().parents[2]  # where `python -m attnlab…` finds the package
 READ, WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 DIVIDER = "spin_kernel"  # the kernel that stands between two operations (attnlab.measure.counted)
 TOOLKIT = "/usr/local/cuda/bin"  # where the CUDA toolkit puts it

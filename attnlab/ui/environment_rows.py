@@ -7,7 +7,6 @@ import streamlit as st
 from attnlab.doctor.examination import Examination, Look
 from attnlab.doctor.finding import Finding
 from attnlab.doctor.report import report, said, sentences
-from attnlab.ui import shell
 from attnlab.ui.text import escape, local
 
 COLOURS = {
@@ -20,13 +19,6 @@ COLOURS = {
 }
 WIDTHS = (2.0, 1.6, 1.9, 10.0)
 REPORT_PX = 330
-PAGE = ("pages/environment.py", "Environment")
-
-
-def register() -> None:
-    """Puts the page at the end of the menu, once however often it is called."""
-    if PAGE not in shell.PAGES:
-        shell.PAGES = (*shell.PAGES, PAGE)
 
 
 @st.cache_resource(show_spinner=False)

@@ -27,6 +27,7 @@ PAGES = (
     ("pages/roofline.py", "Roofline"),
     ("pages/memory.py", "Memory"),
     ("pages/claims.py", "Claims"),
+    ("pages/environment.py", "Environment"),
 )
 
 ROUTED = "_routed"

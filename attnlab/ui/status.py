@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attnlab import units
+import functools
+
+from attnlab import nvml, units
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.ui.controls import Form
 from attnlab.ui.text import escape, local
@@ -26,6 +28,19 @@ def device_line(worker: WorkerState, *, trouble: str, offer: bool) -> str:
         offered = " A GPU run is in the list → " if offer else " "
         return f":orange-badge[CPU] **This is the CPU.**{offered}{escape(device.name)}{here}"
     return f":green-badge[GPU] {escape(device.name)}{here}"
+
+
+@functools.cache
+def _gpu_seen() -> bool:
+    return nvml.gpu_visible()
+
+
+def lab_line(worker: WorkerState) -> str:
+    """What the lab will use and why, in one sentence of markdown; the Environment page opens with the same."""
+    from attnlab.doctor import summary  # what the first paint need not wait for
+
+    on_cpu = worker.device is not None and worker.device.kind == "cpu"
+    return escape(summary.lab_line(worker, gpu_seen=on_cpu and _gpu_seen()))
 
 
 def line(snapshot: Snapshot, run: Run, form: Form) -> str:
