@@ -34,6 +34,10 @@ CONSERVATIVE_TFLOPS = {"cuda": 20.0, "cpu": 0.02}
 MAKING_BYTES_PER_S = {"cuda": 100e9, "cpu": 0.3e9}
 WHOLE = ("standard", "compiled", "sdpa-math")  # paths that compute what the mask hides, too
 FAR = 16  # more than this many times the FLOPs of the longest point measured is too far for a straight line
+# An answer is held to float64 in chunks of the score matrix (attnlab.paths.reference), of which several stand at once. A
+# device that runs out of memory there says so; a host is killed.
+CHECKED_PAIRS = 1 << 26
+CHECKING_BYTES = 6 * 8  # a pair: the scores, their softmax, what becomes of the gradient; all in float64
 HOST_SHARE = 0.9  # of the free host memory: the system that runs out of it kills processes
 
 
@@ -125,14 +129,17 @@ class Planner:
         inputs = cost.input_bytes(problem) + cost.added_mask_bytes(problem, path, self.device.kind)
         inputs += cost.saved_bytes(problem, path, self.device.kind)
         ran_out = [m.seq for m in known if m.status == "oom" and not m.foreseen]
-        usable = free_bytes if self.device.kind == "cuda" else int(free_bytes * HOST_SHARE)
+        on_host = self.device.kind == "cpu"
+        usable = int(free_bytes * HOST_SHARE) if on_host else free_bytes
+        checking = checking_bytes(problem, self.sweep.task) if on_host else 0
         if ran_out:
             reason = f"predicted, not tried: it ran out of memory at sequence {sequence(min(ran_out))} already"
-        elif peak + inputs > usable:
+        elif max(peak, checking) + inputs > usable:
             beside = ["mask"] * problem.masked + ["what the forward pass has saved"] * (not problem.forward)
+            needs = f"needs {size(peak)}" if peak >= checking else f"checking the answer needs {size(checking)}"
             what = ", ".join(["inputs", *beside[:-1]]) + "".join(f" and {last}" for last in beside[-1:])
             reason = (
-                f"predicted, not tried: needs {size(peak)} beside {size(inputs)} of {what};"
+                f"predicted, not tried: {needs} beside {size(inputs)} of {what};"
                 f" {size(usable)} of {self.device.memory_name} can be used"
             )
         else:
@@ -240,6 +247,14 @@ class Planner:
         if self.device.kind == "cuda" and call_ms(m) >= LONG_CALL_S * 1e3:
             calls = 1 if self._settle_s(m) else 0
         return self._settle_s(m) + calls * call_ms(m) / 1e3
+
+
+def checking_bytes(problem: AttentionProblem, task: str) -> int:
+    """What holding an answer to float64 takes at once; next to nothing for O when the time is asked for, of which some rows
+    are looked at."""
+    if task == TIME and not problem.backward:
+        return 0
+    return CHECKING_BYTES * min(problem.seq_q * problem.seq_kv, max(CHECKED_PAIRS, problem.seq_kv))
 
 
 def round_s(points: Iterable[Measurement]) -> float:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from attnlab import protocol
+from attnlab.cgroup import room_bytes
 from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
 from attnlab.planner import REFINED_SAMPLES
@@ -51,12 +52,20 @@ class Worker:
             legal_device(device_name, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         )
         self.bench = Bench(self.device)
-        self.facts = self.bench.facts
+        self.facts = replace(self.bench.facts, free_bytes=self.free_bytes())
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.received = 0  # commands read so far
         self.cancelled_through = 0  # those up to this one are cancelled
         self.serving = 0  # the one being served
         self.step_id: Any = None
+
+    def free_bytes(self) -> int:
+        """What a new point could take: of the device, or of the host as far as this process's container goes."""
+        from attnlab.measure.memory import free_bytes
+
+        free = free_bytes(self.device)
+        room = room_bytes() if self.device.type == "cpu" else None
+        return free if room is None else min(free, room)
 
     def send(self, event: str, **fields: Any) -> None:
         protocol.send(self.out, {"event": event, **fields})
@@ -142,9 +151,7 @@ class Worker:
             print(f"attnlab.worker: {command.get('do')} failed: {first_line(error)}", file=sys.stderr)
             if command.get("do") == "compare":
                 self.send("round", id=self.step_id, step=0, reason=first_line(error))
-        from attnlab.measure.memory import free_bytes
-
-        self.send("done", id=self.step_id, cancelled=cancelled, free_bytes=free_bytes(self.device))
+        self.send("done", id=self.step_id, cancelled=cancelled, free_bytes=self.free_bytes())
 
     def check(self) -> None:
         from attnlab.measure.timing import Cancelled
@@ -155,12 +162,12 @@ class Worker:
     def take_ceilings(self, command: dict[str, Any]) -> None:
         """Those that were measured here before, or else measures them and says so."""
         from attnlab.measure import ceilings
-        from attnlab.measure.memory import free_bytes, release
+        from attnlab.measure.memory import release
 
         rates, copy_tbs = command.get("matmul_tflops"), command.get("copy_tbs")
         if rates is None:
             with self.lock():
-                free = free_bytes(self.device)
+                free = self.free_bytes()
                 rates = ceilings.matmul_tflops(self.device, self.bench.timer, free)
                 copy_tbs = ceilings.copy_tbs(self.device, self.bench.timer, free)
             release(self.device)

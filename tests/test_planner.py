@@ -11,6 +11,7 @@ from attnlab import cost
 from attnlab.device import Device
 from attnlab.measurement import Measurement
 from attnlab.planner import (
+    CHECKED_PAIRS,
     LONG_CALL_S,
     OVERHEAD_CALLS,
     QUICK_SAMPLES,
@@ -213,6 +214,31 @@ def test_memory_that_is_not_there_is_predicted_and_not_tried():
     assert m.predicted_bytes == cost.predicted_peak_bytes(m.problem, "standard") and m.peak_bytes is None
     assert m.reason.startswith("predicted, not tried: needs ") and "GiB of device memory" in m.reason
     assert steps[-1].paths == ("flash",)
+
+
+@pytest.mark.parametrize(("direction", "task"), [("forward+backward", "time"), ("forward", "exactness")])
+def test_what_checking_an_answer_takes_of_a_host_is_refused_before_it_starts(direction, task):
+    """Flash needs next to nothing; the float64 that it is held to fills a host."""
+    problem = AttentionProblem(batch=1, seq_q=8192, heads=2, head_dim=64, dtype="float32", direction=direction)
+    sweep = Sweep(problem=problem, seqs=(8192,), paths=("flash",), task=task, budget_s=10_000)
+    (refused,) = Planner(sweep, CPU).next_step([], 0.0, 3 * GIB).measurements
+    assert refused.status == "oom" and "checking the answer needs 3 GiB beside" in refused.reason
+    assert "of host memory can be used" in refused.reason
+    assert isinstance(Planner(sweep, CPU).next_step([], 0.0, 4 * GIB), Step)
+    assert isinstance(Planner(sweep, H200).next_step([], 0.0, GIB), Step)  # a device says so itself
+
+
+def test_a_timed_forward_pass_is_checked_in_some_rows_and_needs_no_room_for_it():
+    sweep = Sweep(problem=AttentionProblem(batch=1, seq_q=8192, heads=2, head_dim=64, dtype="float32"), seqs=(8192,),
+                  paths=("flash",), budget_s=10_000)  # fmt: skip
+    assert isinstance(Planner(sweep, CPU).next_step([], 0.0, GIB // 4), Step)
+
+
+def test_the_planner_knows_how_much_the_reference_holds_at_once():
+    from attnlab.measure import accuracy
+    from attnlab.paths import reference
+
+    assert CHECKED_PAIRS == reference.CHUNK_ELEMENTS == accuracy.CHUNK_ELEMENTS
 
 
 def test_out_of_memory_is_tried_for_real_on_a_device_when_asked_never_on_a_host():
