@@ -1,20 +1,21 @@
 """The database file: opened or refused before anything is written to it, checked, set aside when it is damaged.
 
-A file is written to when it is empty, or was written by this version, and passes SQLite's integrity check (0.6 ms a MB).
-One of a newer version, or of another program, stays as it is. Of a damaged one nothing is overwritten: it gets another
-name, and what can still be read of it is copied into its successor.
+A file is written to when it is empty, or was written by this version or an older one, and passes SQLite's integrity check
+(0.6 ms a MB). An older one is brought up to date, step by step and all or nothing; a program of the older version that has
+it open goes on. One of a newer version, or of another program, stays as it is. Of a damaged one nothing is overwritten: it
+gets another name, and what can still be read of it is copied into its successor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-SCHEMA_VERSION = 1
-SCHEMA = """
+FIRST_SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     created TEXT NOT NULL,
@@ -39,6 +40,20 @@ CREATE TABLE devices (worker TEXT PRIMARY KEY, device TEXT NOT NULL, paths TEXT 
 CREATE INDEX events_by_run ON events(run_id);
 CREATE INDEX runs_by_question ON runs(question, device_key, state);
 """
+STEPS = (  # what leads from version n to version n + 1, the first of them from an empty file
+    FIRST_SCHEMA,
+    """
+-- deleted: Unix time, s, since when the run is hidden. imported: 1 when it came as a file. sentence, and points as JSON: what
+-- the list says of a run that has ended, NULL until it is asked.
+ALTER TABLE runs ADD COLUMN name TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN deleted REAL;
+ALTER TABLE runs ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN sentence TEXT;
+ALTER TABLE runs ADD COLUMN points TEXT;
+""",
+)
+SCHEMA_VERSION = len(STEPS)
 TABLES = ("runs", "events", "devices")
 BUSY_TIMEOUT_S = 10.0
 PARTS = ("", "-wal", "-shm")  # a database in WAL mode is up to three files
@@ -59,10 +74,12 @@ def connect(path: Path | str) -> sqlite3.Connection:
         db.row_factory = sqlite3.Row
         db.text_factory = readable_text
         version = recognise(db)  # before the first statement that writes, and the journal's mode is one
+        if 0 < version < SCHEMA_VERSION:
+            check(db)  # as it was, before it is changed
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         if version < SCHEMA_VERSION:
-            create_schema(db)
+            upgrade(db)
         check(db)
     except BaseException:
         db.close()
@@ -77,18 +94,26 @@ def recognise(db: sqlite3.Connection) -> int:
     ).fetchone()
     if version > SCHEMA_VERSION:
         raise NotOurs(f"schema {version} was written by a newer AttnLab; this one knows {SCHEMA_VERSION}")
-    if version < SCHEMA_VERSION and tables:
+    if version == 0 and tables:
         raise NotOurs("it is a database of another program")
     return version
 
 
-def create_schema(db: sqlite3.Connection) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        if recognise(db) == 0:  # again: another process may have been first
-            for statement in SCHEMA.split(";\n"):
+def upgrade(db: sqlite3.Connection) -> None:
+    """Brings an empty or older file to this version, in one transaction."""
+    with transaction(db):
+        for step in STEPS[recognise(db) :]:  # read again: another process may have been first
+            for statement in step.split(";\n"):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """What is done within happens as a whole or not at all."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:  # a full disk has ended it already
@@ -127,18 +152,12 @@ def set_aside(path: Path) -> Path:
 def salvage(old: sqlite3.Connection, new: sqlite3.Connection) -> int:
     """Copies the rows that can still be read; returns how many. Raises sqlite3.Error when `new` cannot take them."""
     copied = 0
-    new.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(new):
         for table in TABLES:
             for row in rows(old, table):
                 cells = dict(zip(row.keys(), row, strict=True))
                 names, marks = ", ".join(cells), ", ".join(f":{name}" for name in cells)
                 copied += new.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", cells).rowcount
-        new.execute("COMMIT")
-    except BaseException:
-        if new.in_transaction:
-            new.execute("ROLLBACK")
-        raise
     return copied
 
 

@@ -18,25 +18,36 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from attnlab.checked import is_moment, is_number
-from attnlab.database import NotOurs, connect, damaged, reading, salvage, set_aside
+from attnlab import summary
+from attnlab.checked import is_moment, is_number, is_text, shown
+from attnlab.database import NotOurs, connect, damaged, reading, salvage, set_aside, transaction
 from attnlab.device import Device, PathStatus
-from attnlab.measurement import Measurement
+from attnlab.history import NAME_MAX, NOTE_MAX, Entry
+from attnlab.measurement import STATUSES, Measurement
 from attnlab.planner import sharp
 from attnlab.run import RUN_STATES, Run
 from attnlab.sweep import TIME, Sweep
 
+Result = TypeVar("Result")
 UNREADABLE = (
     TypeError,
     ValueError,
     KeyError,
     RecursionError,
 )  # what a cell of another version, or a damaged one, raises
+ENDED = "state NOT IN ('queued', 'running')"
+KEPT_S = 86_400.0  # how long a deleted run can be brought back
+INSERT_RUN = """INSERT INTO runs
+    (id, created, state, reason, seconds, phase, sweep, question, device, device_key, owner, imported) VALUES
+    (:id, :created, :state, :reason, :seconds, :phase, :sweep, :question, :device, :device_key, :owner, :imported)"""
+INSERT_EVENT = "INSERT INTO events (run_id, at, kind, data) VALUES (?, ?, ?, ?)"
 ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
 
 
@@ -58,26 +69,13 @@ class Store:
         self._lock = threading.RLock()
         self._db = self._open()
         self._close_abandoned_runs()
+        self._remove_deleted()
 
     # What the lab writes
 
     def create_run(self, run: Run) -> None:
         """Stores a new run; its measurements will come as events."""
-        row = {
-            "id": run.id,
-            "created": run.created,
-            "state": run.state,
-            "reason": run.reason,
-            "seconds": run.seconds,
-            "phase": run.phase,
-            "sweep": dump(run.sweep.to_json()),
-            "question": question(run.sweep),
-            "device": dump(run.device.to_json()) if run.device else None,
-            "device_key": run.device.key if run.device else None,
-            "owner": dump(this_process()),
-        }
-        marks = ", ".join(f":{name}" for name in row)
-        self._write(f"INSERT INTO runs ({', '.join(row)}) VALUES ({marks})", row)
+        self._write(INSERT_RUN, row_of(run))
 
     def start(self, run_id: str, device: Device) -> None:
         self._write(
@@ -88,7 +86,7 @@ class Store:
     def event(self, run_id: str, kind: str, data: dict[str, Any]) -> None:
         """Raises ValueError when `data` is not JSON (NaN and infinity are not)."""
         values = (run_id, time.time(), kind, dump(data))
-        self._write("INSERT INTO events (run_id, at, kind, data) VALUES (?, ?, ?, ?)", values)
+        self._write(INSERT_EVENT, values)
 
     def finish(self, run_id: str, state: str, reason: str, seconds: float, phase: str = "") -> None:
         self._write(
@@ -136,14 +134,16 @@ class Store:
 
     def recent(self, limit: int = 50) -> list[Run]:
         """The newest runs, newest first, without their measurements."""
-        rows = self._read("SELECT * FROM runs ORDER BY created DESC, rowid DESC LIMIT ?", (limit,))
+        query = "SELECT * FROM runs WHERE deleted IS NULL ORDER BY created DESC, rowid DESC LIMIT ?"
+        rows = self._read(query, (limit,))
         return [run for row in rows if (run := row_run(row)) is not None]
 
     def find_answer(self, sweep: Sweep, device_key: str) -> Run | None:
-        """The newest finished run that measured all that `sweep` asks on an equal device, cut down to what is asked."""
+        """The newest finished run that measured all that `sweep` asks on an equal device, cut down to what is asked. None that
+        was deleted, or that came as a file: that it was measured here is only what the file says."""
         rows = self._read(
             "SELECT id, sweep FROM runs WHERE question = ? AND device_key = ? AND state = 'done'"
-            " ORDER BY created DESC, rowid DESC",
+            " AND deleted IS NULL AND imported = 0 ORDER BY created DESC, rowid DESC",
             (question(sweep), device_key),
         )
         for row in rows:
@@ -164,6 +164,83 @@ class Store:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+
+    # The list of runs
+
+    def entries(self) -> list[Entry]:
+        """Every run that is not deleted, newest first, without loading a single point; a run that has ended may still lack
+        its sentence, see describe."""
+        rows = self._read("SELECT * FROM runs WHERE deleted IS NULL ORDER BY created DESC, rowid DESC")
+        return [
+            Entry(
+                run=run,
+                name=row["name"],
+                note=row["note"],
+                sentence=row["sentence"] or "",
+                points=counts(row["points"]),
+            )
+            for row in rows
+            if (run := row_run(row)) is not None
+        ]
+
+    def describe(self, limit_s: float) -> bool:
+        """Writes down what the list says of ended runs that it says nothing of yet, the newest first, for about `limit_s`
+        seconds; whether all of them have it now. A run is loaded once for that, and never again."""
+        query = f"SELECT id FROM runs WHERE sentence IS NULL AND {ENDED} ORDER BY created DESC, rowid DESC"
+        until = time.monotonic() + limit_s
+        for row in self._read(query):
+            if time.monotonic() > until:
+                return False
+            run = self.load(row["id"])
+            said = summary.sentence(run) if run else ""  # what cannot be read is not asked for ever
+            points = dump(Counter(m.status for m in run.measurements)) if run else None
+            values = (said, points, row["id"])
+            self._write(f"UPDATE runs SET sentence = ?, points = ? WHERE id = ? AND {ENDED}", values)
+        return True
+
+    def label(self, run_id: str, name: str, note: str) -> None:
+        """Names a run and notes something on it. Raises ValueError when either is too long."""
+        for what, text, most in (("name", name, NAME_MAX), ("note", note, NOTE_MAX)):
+            if not is_text(text) or len(text) > most:
+                raise ValueError(f"the {what} is {shown(text)}; legal: text of at most {most:,} characters")
+        self._write("UPDATE runs SET name = ?, note = ? WHERE id = ?", (" ".join(name.split()), note.strip(), run_id))
+
+    def add(self, run: Run) -> str:
+        """Stores a run that came as a file, whole or not at all. "added"; "known" where its id is here already, whatever
+        else the file says; "restored" where it was deleted and is only hidden yet."""
+
+        def work(db: sqlite3.Connection) -> str:
+            with transaction(db):
+                found = db.execute("SELECT deleted FROM runs WHERE id = ?", (run.id,)).fetchone()
+                if found is not None:
+                    db.execute("UPDATE runs SET deleted = NULL WHERE id = ?", (run.id,))
+                    return "known" if found["deleted"] is None else "restored"
+                db.execute(INSERT_RUN, row_of(run, imported=True))
+                events = [(run.id, time.time(), "measurement", dump(m.to_json())) for m in run.measurements]
+                db.executemany(INSERT_EVENT, events)
+                return "added"
+
+        return self._try(work)
+
+    def delete(self, run_ids: Iterable[str]) -> None:
+        """Hides runs that have ended, at once and together. They are gone for good, with their points, when a program opens
+        the store KEPT_S or more later; until then undo_delete brings them back."""
+        now = time.time()
+        self._try(lambda db: db.executemany(f"UPDATE runs SET deleted = {now!r} WHERE id = ? AND deleted IS NULL AND {ENDED}",
+                                            [(run_id,) for run_id in run_ids]))  # fmt: skip
+
+    def undo_delete(self) -> None:
+        """Brings back the runs that were deleted last."""
+        self._write("UPDATE runs SET deleted = NULL WHERE deleted = (SELECT max(deleted) FROM runs)", ())
+
+    def deleted_count(self) -> int:
+        """How many runs are hidden, and not gone yet."""
+        return self._read("SELECT count(*) FROM runs WHERE deleted IS NOT NULL")[0][0]
+
+    def _remove_deleted(self) -> None:
+        doomed = (time.time() - KEPT_S,)
+        self._write("DELETE FROM events WHERE run_id IN (SELECT id FROM runs WHERE deleted < ?)", doomed)
+        self._write("DELETE FROM runs WHERE deleted < ?", doomed)
 
     # The file
 
@@ -209,15 +286,18 @@ class Store:
         return self._execute(query, values)
 
     def _execute(self, statement: str, values: Any) -> list[sqlite3.Row]:
+        return self._try(lambda db: db.execute(statement, values).fetchall())
+
+    def _try(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         with self._lock:
             for _ in range(2):  # out of a damaged file into a new one, and out of that when the disk is full
                 try:
-                    return self._db.execute(statement, values).fetchall()
+                    return work(self._db)
                 except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
                     raise  # a mistake of the caller, such as a run id used twice
                 except sqlite3.DatabaseError as error:
                     self._leave_the_file(error)
-            return self._db.execute(statement, values).fetchall()
+            return work(self._db)
 
     def _leave_the_file(self, error: sqlite3.DatabaseError) -> None:
         """The file is damaged, or the disk is full or was taken away: go on elsewhere, with what can still be read."""
@@ -294,6 +374,39 @@ def in_order(sweep: Sweep, measurements: Iterable[Measurement]) -> tuple[Measure
     return tuple(sorted(measurements, key=lambda m: (place.get(m.path, len(place)), m.path, m.seq)))
 
 
+def row_of(run: Run, *, imported: bool = False) -> dict[str, Any]:
+    """The columns of a new run, as INSERT_RUN takes them."""
+    return {
+        "id": run.id,
+        "created": run.created,
+        "state": run.state,
+        "reason": run.reason,
+        "seconds": run.seconds,
+        "phase": run.phase,
+        "sweep": dump(run.sweep.to_json()),
+        "question": question(run.sweep),
+        "device": dump(run.device.to_json()) if run.device else None,
+        "device_key": run.device.key if run.device else None,
+        "owner": dump(this_process()),
+        "imported": int(imported),
+    }
+
+
+def counts(text: str | None) -> dict[str, int]:
+    """How many points by status, as describe wrote them."""
+    return {status: n for status, n in parsed(text or "").items() if status in STATUSES and type(n) is int}
+
+
+@lru_cache(maxsize=4096)  # a list of runs repeats few of them, and each takes longer to check than its row to read
+def cell_sweep(text: str) -> Sweep:
+    return Sweep.from_json(json.loads(text))
+
+
+@lru_cache(maxsize=256)
+def cell_device(text: str) -> Device:
+    return Device.from_json(json.loads(text))
+
+
 def row_run(row: sqlite3.Row) -> Run | None:
     """The run of a row, without measurements; None when it was written with paths or fields that are not known here, or is
     damaged."""
@@ -302,13 +415,14 @@ def row_run(row: sqlite3.Row) -> Run | None:
     try:
         return Run(
             id=row["id"],
-            sweep=Sweep.from_json(json.loads(row["sweep"])),
+            sweep=cell_sweep(row["sweep"]),
             state=row["state"],
             created=row["created"],
             seconds=row["seconds"],
             phase=row["phase"],
             reason=row["reason"],
-            device=Device.from_json(json.loads(row["device"])) if row["device"] else None,
+            device=cell_device(row["device"]) if row["device"] else None,
+            recorded=bool(row["imported"]),
         )
     except UNREADABLE:
         return None

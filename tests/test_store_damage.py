@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_store import DEVICE, SWEEP, finished, point
 
-from attnlab.database import check
+from attnlab.database import SCHEMA_VERSION, check
 from attnlab.run import Run
 from attnlab.store import Store
 
@@ -234,12 +234,13 @@ def test_a_file_of_a_newer_version_is_not_written_to(tmp_path, journal):
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA journal_mode = {journal}")
         db.execute("CREATE TABLE runs (id TEXT, what_is_new TEXT)")
-        db.execute("PRAGMA user_version = 2")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     db.close()
     before = path.read_bytes()
     store = Store(tmp_path)
     finished(store, "r1")
-    assert "schema 2 was written by a newer AttnLab; this one knows 1" in store.problem and "\n" not in store.problem
+    said = f"schema {SCHEMA_VERSION + 1} was written by a newer AttnLab; this one knows {SCHEMA_VERSION}"
+    assert said in store.problem and "\n" not in store.problem
     assert store.load("r1").state == "done"
     store.close()
     assert path.read_bytes() == before and not list(tmp_path.glob("*damaged*"))
