@@ -197,7 +197,7 @@ def test_a_program_of_the_older_version_goes_on_beside_this_one(tmp_path):
 
 def test_an_upgrade_that_fails_changes_nothing(tmp_path, monkeypatch):
     old_file(tmp_path / "attnlab.db").close()
-    step = "ALTER TABLE runs ADD COLUMN imported;\nCREATE UNIQUE INDEX one ON events(kind);\n"  # they are of one kind
+    step = f"{database.STEPS[1]}CREATE UNIQUE INDEX one ON events(kind);\n"  # all events in there are of one kind
     monkeypatch.setattr(database, "STEPS", (database.FIRST_SCHEMA, step))
     with sqlite3.connect(tmp_path / "attnlab.db") as db:
         before = schema(db)
