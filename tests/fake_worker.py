@@ -16,6 +16,7 @@ it misbehaves; "at" values are [path, seq], and what happens there happens at ev
     die_at_start, fatal_at_start, garbage, half_line                true
     escape, stray                                                   a child holds the output; uncalled-for measurements
     waiting_s                                                       so long another program holds the device
+    faults                                                          {"share", "log"}: at random points one of ACCIDENTS
     outlier_at, no_graph_at, throttle_at                            one more sample, left out; no CUDA graph; a slow clock
 """
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import random
 import signal
 import subprocess
 import sys
@@ -46,6 +48,8 @@ MODE = json.loads(os.environ.get("FAKE_WORKER", "{}"))
 TFLOPS = {"standard": 60.0}
 OTHER_TFLOPS = 400.0
 FREE_BYTES = MODE.get("free_bytes", 140 << 30)
+
+ACCIDENTS = ("die_at", "exit_at", "fault_at", "half_line_at", "forget_at", "oom_at", "hang_at")
 
 commands: queue.Queue[dict[str, Any]] = queue.Queue()
 cancel = threading.Event()
@@ -77,8 +81,23 @@ def device() -> Device:
     )
 
 
+accident = ""  # what happens at the path that is being measured
+
+
 def here(mode: str, path: str, seq: int) -> bool:
-    return MODE.get(mode) == [path, seq]
+    return MODE.get(mode) == [path, seq] or mode == accident
+
+
+def draw_accident(problem: AttentionProblem, path: str) -> str:
+    """The same for a point whenever it is asked; written to the log before it happens."""
+    faults = MODE.get("faults")
+    dice = random.Random(f"{problem.batch} {problem.seq_kv} {path}")
+    if not faults or dice.random() >= faults["share"]:
+        return ""
+    kind = dice.choice(ACCIDENTS)
+    with open(faults["log"], "a") as log:
+        print(json.dumps([problem.batch, problem.seq_kv, path, kind]), file=log)
+    return kind
 
 
 def nap(seconds: float) -> None:
@@ -133,6 +152,8 @@ def measure(command: dict[str, Any]) -> None:
         if cancel.is_set():
             break
         say("started", id=step, path=path)
+        global accident
+        accident = draw_accident(problem, path)
         if MODE.get("garbage"):
             print("Warning: a library prints to stdout", "[1, 2", '{"event": "nobody knows this"}', "NaN", sep="\n")
             print('{"event": "measurement", "id": %d, "measurement": {"device_ms": NaN}}' % step, flush=True)  # noqa: UP031
