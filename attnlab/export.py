@@ -1,19 +1,16 @@
-"""Runs as files: strict JSON both ways, CSV out, and the recorded runs that ship in attnlab/data/.
+"""Runs as files: strict JSON both ways, and the recorded runs that ship in attnlab/data/.
 
     {"run": {"format": 1, "id", "created", "state", "seconds", "phase", "reason", "sweep": {…}, "device": {…}},
      "measurements": [{"path", "status", "device_ms", "batch", "seq_q", …}, …]}
 
-What is not known is null in JSON and an empty cell in CSV, never 0, NaN or Infinity. A file from outside is checked
-field by field before anything is drawn from it; what is wrong with it is said in one line.
+What is not known is null, never 0, NaN or Infinity. A file from outside is checked field by field before anything is drawn
+from it; what is wrong with it is said in one line. Tables for other programs are attnlab.tabular's.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -134,22 +131,6 @@ def _run(data: Any, recorded: bool) -> Run:
         measurements=_measurements(rows, sweep),
         recorded=recorded,
     )
-
-
-def to_csv(run: Run) -> str:
-    """One row a measurement: where and when, then its fields; empty cells for what is not known; no raw samples and no
-    findings, which are lists of their own."""
-    where = {"run": run.id, "created": run.created, "device": run.device.name if run.device else ""}
-    rows = [{**where, **m.to_json()} for m in run.measurements]
-    out = io.StringIO()
-    names = [f.name for f in fields(Measurement) if f.name not in ("problem", "samples_ms", "unused", "findings")]
-    columns = [*where, *run.sweep.problem.to_json(), *names]
-    writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        row |= {name: "; ".join(row[name]) for name in ("throttle", "notes")}
-        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
-    return out.getvalue()
 
 
 def recorded_runs(folder: Path = DATA) -> tuple[dict[str, Run], list[str]]:

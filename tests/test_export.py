@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import F25, f25_point
 
-from attnlab import export
+from attnlab import export, tabular
 from attnlab.finding import Finding
 from attnlab.measurement import STATUSES
 from attnlab.sweep import TASKS, TIME
@@ -81,18 +81,24 @@ def test_unfinished_run_comes_back_as_ended():
 
 
 def test_csv_has_empty_cells_and_a_status():
-    rows = {(r["path"], r["seq_kv"]): r for r in csv.DictReader(io.StringIO(export.to_csv(F25)))}
+    rows = {(r["path"], r["seq_kv"]): r for r in csv.DictReader(io.StringIO(tabular.to_csv(F25)))}
     assert len(rows) == 6
     good, oom = rows["standard", "1024"], rows["standard", "65536"]
     assert (good["status"], good["device_ms"], good["notes"], good["device"]) == ("ok", "0.12", "a; b", "NVIDIA H200")
     assert (oom["status"], oom["device_ms"], oom["peak_bytes"]) == ("oom", "", "")
     assert oom["reason"] == "out of memory, asked for 64 GiB"  # the comma is quoted
     assert (rows["flash", "1024"]["launch_bound"], oom["launch_bound"], oom["causal"]) == ("true", "false", "true")
-    assert not {"nan", "inf", "None"} & set(export.to_csv(F25).replace("\n", ",").split(","))
+    assert not {"nan", "inf", "None"} & set(tabular.to_csv(F25).replace("\n", ",").split(","))
+
+
+def test_csv_holds_no_formula_of_somebody_elses():
+    run = run_of(f25_point("standard", 1024, "fault", reason='=HYPERLINK("http://x")', notes=("@SUM(1)",)), id="+1")
+    (row,) = csv.DictReader(io.StringIO(tabular.to_csv(run)))
+    assert (row["run"], row["reason"], row["notes"]) == ("'+1", '\'=HYPERLINK("http://x")', "'@SUM(1)")
 
 
 def test_csv_of_an_empty_run_has_a_header():
-    assert export.to_csv(run_of()).startswith("run,created,device,batch,")
+    assert tabular.to_csv(run_of()).startswith("run,created,device,driver,cuda,torch,batch,")
 
 
 def changed(change):
@@ -276,4 +282,4 @@ def test_bad_findings_are_refused_in_one_line(change, words):
 
 
 def test_csv_leaves_findings_out():
-    assert "finding" not in export.to_csv(looks.exactness())
+    assert "finding" not in tabular.to_csv(looks.exactness())

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from samples import F25
 from streamlit.testing.v1 import AppTest
 
-from attnlab import checked, cli, cost, export, figures, growth, ladder, protocol, summary, table, units
+from attnlab import checked, cli, cost, export, figures, growth, ladder, protocol, summary, table, tabular, units
 from attnlab.export import ImportRefused, run_from_json, run_from_text
 from attnlab.lab import Lab
 from attnlab.measurement import Measurement
@@ -96,7 +96,7 @@ def test_the_fuzz_knows_every_field_of_a_problem():
     assert set(PLAUSIBLE) == {field.name for field in fields(AttentionProblem)}
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(problem_fields())
 def test_any_fields_are_a_problem_or_one_line_that_names_the_legal_values(given_fields):
     try:
@@ -381,7 +381,7 @@ def stands(run) -> None:
     """Everything that a page and a file make of a run, without one. Figures are JSON, so no NaN is in them."""
     if run.recorded:
         assert run_from_text(export.run_to_text(run)) == run
-    export.to_csv(run).encode()
+    tabular.to_csv(run).encode()
     one_line(" ".join(units.shape(run.sweep.problem).split()))
     drawn = [figures.memory(run)]
     for clock in figures.CLOCKS:
@@ -409,7 +409,7 @@ def a_run_or_one_line(read, what) -> None:
     stands(run)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from(RECORDINGS), st.data())
 def test_a_changed_recording_is_a_run_or_one_line(name, data):
     changed = shipped(name)

@@ -365,13 +365,6 @@ def test_a_hello_that_cannot_be_read_is_given_up(make_lab):
     assert worker.state == "failed" and "device" in worker.text
 
 
-def test_half_a_line_is_a_fault_of_its_point_and_the_sweep_goes_on(make_lab):
-    lab = make_lab(half_line_at=["flash", 256])
-    run = result(lab)
-    assert run.state == "done" and statuses(run) == all_ok_but(QUICK, "flash", 256, "fault")
-    assert "exit code 5" in run.get("flash", 256).reason and any('"measure' in note for note in lab.notes)
-
-
 def test_a_worker_that_is_slow_to_start_is_waited_for(make_lab):
     lab = make_lab(start_s=1.0)
     run_id = lab.submit(QUICK)
@@ -434,16 +427,6 @@ FAULTS = {
         {"hang_at": ["flash", 256]},
         "timeout",
         "the time limit; the worker was restarted. Take a shorter sequence",
-    ),
-    "killed": (
-        {"die_at": ["flash", 256]},
-        "fault",
-        "signal 9, killed); restarted. A system that runs out of host memory",
-    ),
-    "ends": (
-        {"exit_at": ["flash", 256]},
-        "fault",
-        "exit code 7: RuntimeError: the last words); restarted. Measure again",
     ),
     "half": ({"half_line_at": ["flash", 256]}, "fault", "(exit code 5); restarted. Measure again"),
     "silent": ({"forget_at": ["flash", 256]}, "fault", "without a measurement. Measure again"),

@@ -104,8 +104,9 @@ def runs(home: Path):
         store.close()
 
 
-@pytest.mark.parametrize(("how", "mode"), [(signal.SIGINT, {"delay_s": 0.2}), (signal.SIGTERM, {"hang_at": ["flash", 256]}),
-                                           (signal.SIGKILL, {"hang_at": ["flash", 256]})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("how", "mode"), [(signal.SIGINT, {"delay_s": 0.2}), (signal.SIGKILL, {"hang_at": ["flash", 256]})]
+)
 def test_a_server_that_ends_leaves_no_worker_behind(serve, private_home, how, mode):
     url, server = serve(**mode)
     tab = Tab(url)
