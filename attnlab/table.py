@@ -26,20 +26,26 @@ def rows(run: Run) -> list[str]:
     answers a line for each finding."""
     if run.sweep.task != TIME:
         return verdicts.lines(run)
+    written = cells(run)
+    widths = [max(map(len, column)) for column in zip(*written, strict=True)]
+    lines = ["   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in written]
+    if any(m.launch_bound for m in run.measurements):
+        lines.append(f"* {summary.TOO_SHORT}")
+    return lines
+
+
+def cells(run: Run) -> list[list[str]]:
+    """The same of a sweep as a table of texts, its head first."""
     paths, other = run.sweep.paths, summary.challenger(run)
     compared = other is not None and summary.BASELINE in paths
     ratio = "speed-up" if len(paths) == 2 else f"speed-up of {other}"
-    cells = [["sequence", *paths, *([ratio] if compared else []), *(f"{path} adds" for path in paths)]]
+    written = [["sequence", *paths, *([ratio] if compared else []), *(f"{path} adds" for path in paths)]]
     for seq in run.sweep.seqs:
         points = [run.get(path, seq) for path in paths]
         speedup = [units.times(summary.headline(run, seq).speedup)] if compared else []
         memory = [units.size(m.peak_bytes) if m and m.ok else "" for m in points]
-        cells.append([units.sequence(seq), *map(time_cell, points), *speedup, *memory])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    if any(m.launch_bound for m in run.measurements):
-        lines.append(f"* {summary.TOO_SHORT}")
-    return lines
+        written.append([units.sequence(seq), *map(time_cell, points), *speedup, *memory])
+    return written
 
 
 def time_cell(m: Measurement | None) -> str:

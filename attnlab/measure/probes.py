@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnlab import browser as browser_here
 from attnlab import protocol
 from attnlab.problem import AttentionProblem
 
@@ -35,10 +36,6 @@ ERROR_CHARACTERS = 4000
 TOOL_LIMIT_S = 30.0
 NICE = 10  # a run that is being measured goes first
 SEQ = 128
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER_ARGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                "--disable-component-update", "--no-first-run", "--window-size=64,64")  # fmt: skip
-PNG = b"\x89PNG\r\n"
 OURS = re.compile(
     "flash|torch|triton|nvidia-(ml-py|cudnn|cutlass|cuda-runtime)|cuda-bindings|quack|einops|plotly|streamlit"
 )
@@ -149,23 +146,18 @@ def _text(value: str | bytes) -> str:
 
 def browser(say: Say) -> None:
     """A picture of a page of one word, by the browser that pictures are exported with."""
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    found = browser_here.find()
     if found is None:
         say(missing=True)
         return
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder) / "picture.png"
-        quiet = dict(
-            capture_output=True, text=True, errors="replace", timeout=TOOL_LIMIT_S, env=os.environ | {"HOME": folder}
-        )
-        said = subprocess.run([found, "--version"], **quiet).stdout
+        said = browser_here.run(found, ["--version"], Path(folder), TOOL_LIMIT_S).out
         say(version=" ".join(re.findall(r"\d+(?:\.\d+)+", said)[:1]), name=Path(found).name, stage="picture")
-        places = (f"--user-data-dir={folder}/profile", f"--screenshot={picture}")
-        command = [found, *BROWSER_ARGS, *places, "data:text/html,AttnLab"]
-        ended = subprocess.run(command, **quiet)
-        if not (picture.exists() and picture.read_bytes().startswith(PNG)):
-            last = next((line for line in reversed(ended.stderr.splitlines()) if line.strip()), "no word")
-            raise RuntimeError(f"it made no picture (exit code {ended.returncode}): {last}")
+        words = ["--window-size=64,64", f"--screenshot={picture}", "data:text/html,AttnLab"]
+        ended = browser_here.run(found, words, Path(folder), TOOL_LIMIT_S)
+        if not (picture.exists() and picture.read_bytes().startswith(browser_here.PNG)):
+            raise RuntimeError(f"it made no picture (exit code {ended.code}): {ended.last_words}")
 
 
 def ncu(say: Say) -> None:
