@@ -145,6 +145,7 @@ class Lab:
         self._process: WorkerProcess | None = None
         self._ready = False  # the worker has said hello
         self._fatal = ""
+        self._held = ""  # who holds the device, while the worker waits for it with its ceilings
         self._deaths = 0  # in a row
         self._job: Job | None = None
         self._steps = 0
@@ -363,7 +364,7 @@ class Lab:
 
     def _start_worker(self) -> None:
         self._alarm = None
-        self._ready, self._fatal = False, ""
+        self._ready, self._fatal, self._held = False, "", ""
         self._set_worker("restarting" if self._deaths or self._job else "starting")
         try:
             self._process = WorkerProcess(self.worker_command, self._inbox)
@@ -445,6 +446,8 @@ class Lab:
         self._set_alarm(job.limit_s, self._on_time_limit)
         if self._runs[job.run_id].phase != step.phase:
             self._update(job.run_id, phase=step.phase)
+        if self._held:
+            self._wait_for_device(job, self._held)
 
     def _record(self, job: Job, m: Measurement) -> None:
         """A point's newest measurement: into the store, then into sight."""
@@ -505,6 +508,7 @@ class Lab:
         if job is None or job.step is None or message.get("id") != job.step_id:
             self._note(f"{message['event']} of a step that is not in flight: {message.get('id')!r}")
             return None
+        self._held = ""
         if self._is_active(job.run_id):
             job.resume()
             self._set_alarm(job.limit_s, self._on_time_limit)
@@ -550,6 +554,7 @@ class Lab:
         return replace(device, matmul_tflops=before[0].matmul_tflops, copy_tbs=before[0].copy_tbs)
 
     def _on_ceilings(self, message: dict[str, Any]) -> None:
+        self._held = ""
         rates = tuple(map(tuple, message["matmul_tflops"]))
         device = replace(self._worker.device, matmul_tflops=rates, copy_tbs=message["copy_tbs"])
         with self._changed:
@@ -583,14 +588,20 @@ class Lab:
             self.store.remember_device(self.worker_command, self._worker.device, paths)
 
     def _on_waiting(self, message: dict[str, Any]) -> None:
-        job = (
-            self._job if message.get("id") is None else self._current(message)
-        )  # None: while it would measure ceilings
+        if message.get("id") is None:  # with its ceilings, and whatever comes meanwhile waits behind them
+            self._held = message["text"]
+            job = self._job
+        else:
+            job = self._current(message)
         if job is not None and self._is_active(job.run_id):
-            job.pause()
-            self._alarm = None  # another process measures; that may take as long as it likes
-            self._say(job.run_id, message["text"])
-            self.store.event(job.run_id, "waiting", {"text": message["text"]})
+            self._wait_for_device(job, message["text"])
+
+    def _wait_for_device(self, job: Job, text: str) -> None:
+        """Another process measures; that may take as long as it likes."""
+        job.pause()
+        self._alarm = None
+        self._say(job.run_id, text)
+        self.store.event(job.run_id, "waiting", {"text": text})
 
     def _on_started(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) is None:

@@ -213,7 +213,7 @@ def somewhere():
 COMMANDS, OPTIONS = commands_and_options()
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(
     st.sampled_from([*COMMANDS, *HOSTILE[:4]]),
     st.lists(st.sampled_from(OPTIONS) | st.sampled_from(VALUES) | st.text(max_size=8), max_size=6),
@@ -304,7 +304,7 @@ def page_of(private_home, monkeypatch):
 
 
 def test_pages_stand_whatever_the_address_says(page_of):
-    for nonsense in (HTML, "1e999", "-" * 5000, MARKUP + "\x00\n٣"):
+    for nonsense in ("-" * 5000, HTML + MARKUP + "\x00\n٣"):
         page = page_of("live", dict.fromkeys((*KEYS, *PATHS, nonsense[:20]), nonsense))
         assert not page.exception
         (warning,) = page.warning

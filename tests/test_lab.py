@@ -723,6 +723,20 @@ def test_a_step_behind_ceilings_that_wait_for_the_device_is_not_a_timeout(make_l
     assert {m.status for m in run.measurements} == {"ok"}
 
 
+def test_a_run_that_comes_while_the_ceilings_wait_is_told_so_and_waits_too(make_lab):
+    """The second server's usual case: its page asks for a run when it knows the device, and that is being waited for."""
+    lab = make_lab(ceilings_wait_s=1.5, limits={"time_limit_s": 0.5})
+    ready(lab)
+    until(lab, lambda s: s.worker.paths and s.worker.paths[0].state == "ready", "what it says after hello")
+    time.sleep(0.3)  # the word that it waits has come, and there was no run to tell it of
+    run_id, seen = lab.submit(QUICK), set()
+    while (snapshot := lab.snapshot(run_id)).run.active:
+        seen.add(snapshot.run.activity)
+        lab.changed(snapshot.version, DEADLINE_S)
+    assert "another program measures on this device" in seen
+    assert statuses(snapshot.run) == all_ok_but(QUICK, "flash", 128, "ok")
+
+
 # Looks at the answers
 
 

@@ -12,13 +12,20 @@ import shlex
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from test_lab import gone, wait_gone
 
+from attnlab.lab import Lab
+from attnlab.paths import PATHS, PathInfo
+from attnlab.problem import AttentionProblem
 from attnlab.store import Store
+from attnlab.sweep import Sweep
+from attnlab.ui import status
+from attnlab.ui.controls import Form
 
 websockets = pytest.importorskip(
     "websockets.sync.client", reason="needs the websockets package, which Streamlit brings"
@@ -133,3 +140,34 @@ def test_a_run_is_finished_when_every_tab_is_closed(serve, private_home):
     assert len(store.load(run.id).measurements) == run.sweep.point_count
     store.close()
     assert not gone(worker_of(server)), "and the next visitor finds it warm"
+
+
+def test_a_second_server_on_the_device_is_told_who_holds_it_and_waits(tmp_path, monkeypatch):
+    """Two labs with real workers, one of which measures without end. What is said stands in the page's status line."""
+    monkeypatch.setenv("ATTNLAB_FAULTY", "1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a lock of their own
+    monkeypatch.setitem(PATHS, "faulty-hang", PathInfo("faulty-hang", "faulty", ""))
+    command = [sys.executable, "-m", "attnlab.worker", "--device", "cpu"]
+    problem = AttentionProblem(batch=1, seq_q=512, heads=1, head_dim=16, dtype="float32")
+    endless = Sweep(problem=problem, seqs=(512,), paths=("faulty-hang",), refine=False)
+    quick = replace(endless, paths=("standard",))
+    first, second = (Lab(Store(tmp_path / name), worker_command=command, time_limit_s=600.0) for name in "ab")
+    try:
+        first.submit(endless)
+        until(lambda: "faulty-hang" in first.snapshot().run.activity, "the first server's call")
+        holder = f"process {first._process._popen.pid} is measuring on this device"
+        run_id = second.submit(quick)
+        until(lambda: holder in second.snapshot(run_id).run.activity, "the word of who holds it")
+        snapshot = second.snapshot(run_id)
+        assert holder in status.line(snapshot, snapshot.run, Form(quick))
+        began = time.monotonic()
+        second.cancel(run_id)
+        until(lambda: second.snapshot().worker.state == "ready", "the end of the wait")
+        assert time.monotonic() - began < 2.0
+        run_id = second.submit(quick)
+        until(lambda: holder in second.snapshot(run_id).run.activity, "the same word again")
+        first.close()
+        assert second.wait(run_id, LIMIT_S).get("standard", 512).ok
+    finally:
+        first.close()
+        second.close()
