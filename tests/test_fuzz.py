@@ -29,7 +29,8 @@ from attnlab.paths import FAULTS, PATHS
 from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemError
 from attnlab.store import Store
 from attnlab.sweep import Sweep, default_sweep
-from attnlab.ui import exactness_form, explain_form, kept, link, points, shape_form, shell, status, text
+from attnlab.tiling import Tiling
+from attnlab.ui import exactness_form, explain_form, kept, link, points, shape_form, shell, status, text, tiles
 from attnlab.ui.controls import Form
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -496,6 +497,11 @@ def test_markup_in_a_file_is_shown_as_text(page_of, monkeypatch):
         drawn = json.loads(chart.proto.json)
         assert "onerror" in json.dumps(drawn) or chart.key not in ("latency", "memory")
         assert "<img" not in json.dumps(drawn) and "<script" not in json.dumps(drawn)
+
+
+def test_a_device_with_markup_for_a_name_is_text_in_the_walk_through_the_tiles():
+    tiling = Tiling(AttentionProblem(batch=1, seq_q=128, heads=1, head_dim=16), block_q=64, block_k=64)
+    assert "<" not in tiles.walk(tiling, 1 << 17, HTML)["chip"]
 
 
 # Lines of a worker

@@ -7,6 +7,7 @@ edge the bytes before it. The browser adds two of them up for a step, as Tiling.
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def walk(tiling: Tiling, on_chip: int, chip: str) -> dict[str, Any]:
         "keyBytes": [tiling.key_bytes_before(column) for column in range(tiling.columns + 1)],
         "sram": list(tiling.sram_bytes().items()),
         "onChip": on_chip,
-        "chip": chip,
+        "chip": escape(chip),  # a name from outside, and the browser makes HTML of it
         "kib": KIB,
         "scores": cost.score_bytes(problem),
         "tile": tiling.tile_bytes,

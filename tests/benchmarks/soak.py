@@ -46,7 +46,7 @@ ACCIDENTS = ("fault", "timeout", "oom")
 # What becomes a point of another status: the fake worker's accidents, and those of the faulty paths.
 STATUS = {"oom_at": "oom", "hang_at": "timeout", "faulty-oom": "oom", "faulty-hang": "timeout"}
 
-Point = tuple[int, int, str]  # (batch, sequence, path): the batch tells the runs apart
+Point = tuple[int, int, str]  # (number of the run, sequence, path)
 
 
 @dataclass
@@ -77,19 +77,21 @@ class Accounts:
 
 
 def sweeps(points: int, worker: str) -> list[Sweep]:
-    """Sweeps of 6 points each that hold as many points; the batch is the number of the run."""
+    """Sweeps of 6 points each that hold as many points. For a worker that computes nothing the batch is the number of the
+    run, by which it draws its accidents; for a real one shapes come back, or its memory would grow with them."""
     found, accidents = [], 0
-    for batch in range(1, points // 6 + 2):
+    for number in range(1, points // 6 + 2):
         paths = ("standard", "flash")
         seqs = (128, 256, 512)
         if worker == "cpu":
             seqs = (32, 64, 512)
-            due = round(6 * batch * SHARE)  # a path that is faulty at 512 and fine below takes flash's place
+            due = round(6 * number * SHARE)  # a path that is faulty at 512 and fine below takes flash's place
             if due > accidents:
                 accidents = due
                 kinds = ("oom", "exit", "oom", "oom", "hang") if accidents % 5 == 0 else ("oom", "exit", "oom", "oom")
                 paths = ("standard", f"faulty-{kinds[accidents % len(kinds)]}")
         shape = dict(heads=1, head_dim=16, dtype="float32") if worker == "cpu" else dict(heads=32, head_dim=128)
+        batch = number if worker == "fake" else 1 + number % 4
         problem = AttentionProblem(batch=batch, seq_q=seqs[-1], **shape)
         found.append(Sweep(problem=problem, seqs=seqs, paths=paths, refine=False, budget_s=3600))
     return found
@@ -108,8 +110,8 @@ def soak(points: int, worker: str, folder: Path) -> Accounts:
         lab = Lab(Store(folder), worker_command=command, time_limit_s=0.5 if worker == "fake" else 5.0)
         fill_cache(lab.store)
         try:
-            for sweep in asked:
-                one_run(lab, sweep, accounts)
+            for number, sweep in enumerate(asked, start=1):
+                one_run(lab, number, sweep, accounts)
                 look(lab, accounts)
         finally:
             lab.close()
@@ -117,13 +119,13 @@ def soak(points: int, worker: str, folder: Path) -> Accounts:
             lab.store.close()
     if worker == "fake":
         for line in log.read_text().splitlines():
-            batch, seq, path, kind = json.loads(line)
-            accounts.injected[batch, seq, path] = STATUS.get(kind, "fault")
+            number, seq, path, kind = json.loads(line)
+            accounts.injected[number, seq, path] = STATUS.get(kind, "fault")
     else:
-        for sweep in asked:
+        for number, sweep in enumerate(asked, start=1):
             for path in sweep.paths:
                 if path.startswith("faulty-"):
-                    accounts.injected[sweep.problem.batch, 512, path] = STATUS.get(path, "fault")
+                    accounts.injected[number, 512, path] = STATUS.get(path, "fault")
     settle(accounts, asked, folder)
     return accounts
 
@@ -134,14 +136,14 @@ def fill_cache(store: Store) -> None:
         store.event("before", "note", {"text": "x" * 4_000})
 
 
-def one_run(lab: Lab, sweep: Sweep, accounts: Accounts) -> None:
+def one_run(lab: Lab, number: int, sweep: Sweep, accounts: Accounts) -> None:
     run = lab.wait(lab.submit(sweep, fresh=True), 600)
     if run.state != "done" or len(run.measurements) != sweep.point_count:
-        accounts.broken.append(f"run {sweep.problem.batch} is {run.state} with {len(run.measurements)} points ({run.reason})")
+        accounts.broken.append(f"run {number} is {run.state} with {len(run.measurements)} points ({run.reason})")
     for m in run.measurements:
         accounts.statuses[m.status] += 1
         if m.status in ACCIDENTS and not m.foreseen:
-            accounts.found[m.problem.batch, m.seq, m.path] = m.status
+            accounts.found[number, m.seq, m.path] = m.status
 
 
 def look(lab: Lab, accounts: Accounts) -> None:
