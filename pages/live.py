@@ -14,7 +14,7 @@ from attnlab import figures
 from attnlab.command_line import command_line
 from attnlab.run import Run, Snapshot
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, controls, headline, link, onepoint, points, rungs, shell, status, text
+from attnlab.ui import chart, controls, headline, link, onepoint, points, rungs, shell, status, text, viewers
 
 CHARTS_EVERY_S = 0.25
 FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
@@ -155,20 +155,23 @@ def situation(snapshot: Snapshot) -> tuple:
     return (device.key if device else None, failed, paths, lab.store.problem, active)
 
 
-drawn = situation(snapshot)
+drawn, pace = situation(snapshot), viewers.pace()
 
 
-@st.fragment(run_every=1.0)
+@st.fragment(run_every=pace)
 def pulse() -> None:
     # Not within the page's own run: what a run that is cut short has put into the session never reaches the address.
-    if not state.pop("page_runs", False) and situation(look()) != drawn:
+    if not state.pop("page_runs", False) and (situation(look()), viewers.pace()) != (drawn, pace):
         st.rerun()
 
 
-@st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
+@st.fragment(run_every=CHARTS_EVERY_S * pace if active and not replaying else None)
 def results() -> None:
     if not state.get("page_runs") and state["drawn_run"] is not None:
-        lab.wait_for_point(state["drawn_run"], POINT_WAIT_S)
+        # A tick that comes while this still draws cuts it short; then there was no time to wait, and is none.
+        if not state.get("drawing"):
+            lab.wait_for_point(state["drawn_run"], POINT_WAIT_S * pace)
+    state["drawing"] = True
     snapshot = look()
     state["drawn_run"] = snapshot.run
     run = shown(snapshot)
@@ -193,9 +196,10 @@ def results() -> None:
         with slot:
             alt = f"{name.capitalize()} against sequence length"
             chart.plotly_chart(figure, key=name, height=CHART_HEIGHT, alt=alt)
+    state["drawing"] = False
 
 
-@st.fragment(run_every=ROW_EVERY_S if active and not replaying else None)
+@st.fragment(run_every=ROW_EVERY_S * pace if active and not replaying else None)
 def rates() -> None:
     run = shown(look())
     with st.container(height=onepoint.PANEL_PX, border=False):
@@ -209,13 +213,13 @@ def rates() -> None:
                 chart.plotly_chart(figures.efficiency(run, count), key="efficiency", height=height, alt=alt)
 
 
-@st.fragment(run_every=ROW_EVERY_S if active and not replaying else None)
+@st.fragment(run_every=ROW_EVERY_S * pace if active and not replaying else None)
 def closer() -> None:
     if painted:
         onepoint.panel(shown(look()))
 
 
-@st.fragment(run_every=TABLE_EVERY_S if not painted or (active and not replaying) else None)
+@st.fragment(run_every=TABLE_EVERY_S * pace if not painted or (active and not replaying) else None)
 def details() -> None:
     snapshot = look()
     run = shown(snapshot)

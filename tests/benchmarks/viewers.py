@@ -46,16 +46,14 @@ class Session:
     async def watch(self, done: asyncio.Event) -> None:
         async with websockets.connect(self.url, subprotocols=["streamlit"], max_size=None, origin=None) as socket:
             await socket.send(self._rerun())
-            ended = asyncio.create_task(done.wait())
-            while not ended.done():
-                reading = asyncio.create_task(socket.recv())
-                await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if not reading.done():
-                    reading.cancel()
-                    break
-                self._heard(ForwardMsg.FromString(reading.result()), socket)
-            for timer in self._timers.values():
+            reading = asyncio.create_task(self._read(socket))
+            await asyncio.wait({reading, asyncio.create_task(done.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            for timer in (reading, *self._timers.values()):
                 timer.cancel()
+
+    async def _read(self, socket: websockets.ClientConnection) -> None:
+        async for message in socket:
+            self._heard(ForwardMsg.FromString(message), socket)
 
     def _rerun(self, fragment_id: str = "") -> bytes:
         message = BackMsg()
