@@ -176,7 +176,7 @@ def memory(run: Run) -> Figure:
     else:
         layout["yaxis"] |= {"autorange": False, "range": [log10(low), log10(high)]}
     if capacity:
-        _reference_line(layout, capacity)
+        reference_line(layout, capacity)
         annotate(
             layout,
             f"{run.device.memory_name}: {size(capacity)}",
@@ -226,7 +226,7 @@ def speedup(run: Run, clock: str = "device") -> Figure:
         "autorangeoptions": {"include": [0, top], "clipmax": 1.6 * top},
     }
     layout["yaxis2"] = dict(EDGE_AXIS)
-    _reference_line(layout, 1)
+    reference_line(layout, 1)
     if not any(y for trace in data for y in trace["y"]):
         layout["yaxis"] |= {"autorange": False, "range": [0, 2.2]}
         if run.measurements and clock != "device":
@@ -267,7 +267,7 @@ def efficiency(run: Run, count: str = "exact") -> Figure:
     layout["yaxis"] |= {"rangemode": "tozero", "nticks": 6, "tickformat": ",~r", **include}
     for ceiling, text in ((peak, "dense peak, data sheet"), (product, "matrix product, measured here")):
         if ceiling:
-            _reference_line(layout, ceiling)
+            reference_line(layout, ceiling)
             place = {"x": 0, "xanchor": "left", "yref": "y", "y": ceiling, "yanchor": "bottom"}
             annotate(layout, f"{text}: {ceiling:,.3g}", place)
     if run.device and not peak:
@@ -537,7 +537,7 @@ def _decades(values: list[float], headroom: float = 1.1) -> list[float]:
     return [10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values) * headroom))]
 
 
-def _reference_line(layout: Layout, y: float) -> None:
+def reference_line(layout: Layout, y: float) -> None:
     """A dashed reference line from edge to edge."""
     line = {"color": "var(--attn-quiet)", "width": 2, "dash": "dash"}
     layout["shapes"].append(

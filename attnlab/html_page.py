@@ -1,4 +1,5 @@
-"""A run as one HTML file: its sentence, its environment, the interactive charts and every point. It opens offline.
+"""A run, or several side by side, as one HTML file: the sentence, the environment, the interactive charts, every point. It
+opens offline.
 
 plotly.js stands in the file; nothing is fetched. The figures of attnlab.figures name their colours by token, and their sizes
 for a chart of 400 px; here both are settled for good, in a theme (light unless told otherwise). Whatever a run says of
@@ -8,21 +9,23 @@ itself is text: escaped in HTML, and inside the scripts as JSON without a single
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from attnlab import exactness_figure, figures, summary, table, tabular
-from attnlab.figures import TOKENS, Figure
+from attnlab import comparison, comparison_figure, exactness_figure, figures, summary, table, tabular
+from attnlab.figures import CHROME, TOKENS, Figure
 from attnlab.run import Run
-from attnlab.sweep import TIME
+from attnlab.sweep import DEFAULT_PATHS, TIME
 
 PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"
 PLOTLY = PLOTLY_FOLDER / "plotly.min.js"
 WIDTH_PX, HEIGHT_PX = 900, 520  # of a chart
 SCALES = (0.82, 1.2)  # of its sizes, at the least and at the most
+LONG = ' class="long"'
 SIZES = {"size", "width", "t", "r", "b", "l"}
 CONFIG = {"displaylogo": False, "responsive": True, "doubleClick": "reset"}
 # No script but those of the file, and no request at all: what a hostile run could smuggle in would reach nobody.
@@ -85,58 +88,93 @@ def script_json(data: Any) -> str:
 
 def page_of(run: Run, *, theme: str = "light", title: str = "") -> str:
     """The run as one HTML document. `title` is what people call it."""
-    said = summary.sentence(run)
-    facts = tabular.facts(run)
-    names = {"text": "text", "quiet": "quiet", "grid": "grid", "page": "page"}
-    colors = "".join(f"--{name}: {TOKENS[theme][f'var(--attn-{token})']};" for name, token in names.items())
-    drawn = [
-        {"id": f"chart-{name}", "config": CONFIG, **settled(figure, theme)} for name, figure in charts(run).items()
+    below = [("Every point", _points(run))] if run.sweep.task == TIME else [("What was found", _lines(table.rows(run)))]
+    return document(summary.sentence(run), [title, " · ".join(tabular.facts(run))], charts(run), below, theme=theme)
+
+
+def comparison_of(runs: Sequence[Run], names: Sequence[str], *, theme: str = "light") -> str:
+    """Runs side by side as one HTML document; `names` are what people call them."""
+    letters = comparison.LETTERS[: len(runs)]
+    differ = [["", *letters], *([d.what, *d.values] for d in comparison.differences(runs))]
+    told = [callout.text for callout in comparison.callouts(runs)]
+    called = [f"{letter}: {name}" for letter, name in zip(letters, names, strict=True)]
+    below = [
+        ("What differs", _table(differ) if len(differ) > 1 else "<p>Nothing that is recorded.</p>"),
+        ("Changes beyond the intervals", _lines(told or ["none"])),
+        ("Point by point", _table(tabular.ratio_rows(runs))),
     ]
-    places = "".join(f'<div class="chart" id="{chart["id"]}"></div>' for chart in drawn)
-    return "".join(
-        [
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(title or said)}</title>',
-            f"<style>:root {{ {colors} color-scheme: {theme}; }}{STYLE}</style></head><body>",
-            f"<h1>{escape(said)}</h1>",
-            f"<p>{escape(title)}</p>" if title else "",
-            f'<p class="quiet">{escape(" · ".join(facts))}</p>',
-            f'<div class="charts">{places}</div>' if drawn else "",
-            _points(run),
-            f'<script type="application/json" id="figures">{script_json(drawn)}</script>',
-            f"<script>{PLOTLY.read_text(encoding='utf-8')}</script><script>{DRAW}</script>" if drawn else "",
-            "</body></html>\n",
-        ]
-    )
+    drawn = {"latency": comparison_figure.latency(runs), "ratio": comparison_figure.ratio(runs)}
+    return document(comparison.sentence(runs), called, drawn, below, theme=theme)
+
+
+def document(
+    heading: str,
+    lines: Sequence[str],
+    drawn: Mapping[str, Figure],
+    below: Sequence[tuple[str, str]],
+    *,
+    theme: str = "light",
+) -> str:
+    """`heading` and `lines` are text. `below`: (title, markup that was made here) of what stands under the charts."""
+    colors = "".join(f"--{name}: {TOKENS[theme][f'var(--attn-{name})']};" for name in CHROME)
+    placed = [{"id": f"chart-{name}", "config": CONFIG, **settled(figure, theme)} for name, figure in drawn.items()]
+    places = "".join(f'<div class="chart" id="{chart["id"]}"></div>' for chart in placed)
+    parts = [
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(heading)}</title>',
+        f"<style>:root {{ {colors} color-scheme: {theme}; }}{STYLE}</style></head><body>",
+        f"<h1>{escape(heading)}</h1>",
+        *(f'<p class="quiet">{escape(line)}</p>' for line in lines if line),
+        f'<div class="charts">{places}</div>' if placed else "",
+        *(f'<h2>{escape(title)}</h2><div class="wide">{markup}</div>' for title, markup in below),
+        f'<script type="application/json" id="figures">{script_json(placed)}</script>',
+        f"<script>{PLOTLY.read_text(encoding='utf-8')}</script><script>{DRAW}</script>" if placed else "",
+        "</body></html>\n",
+    ]
+    return "".join(parts)
 
 
 def _points(run: Run) -> str:
-    """Every point as a table, or what was found where that is not a time."""
-    if run.sweep.task != TIME:
-        lines = "\n".join(table.rows(run))
-        return f'<h2>What was found</h2><div class="wide"><pre>{escape(lines)}</pre></div>'
     columns = ("path", "seq_kv", "status", "device_ms", "device_ms_low", "device_ms_high", "samples", "graph_ms", "wall_ms",
                "first_call_s", "peak_bytes", "clock_mhz", "power_w", "provider", "reason", "notes")  # fmt: skip
-    head = "".join(f"<th>{name}</th>" for name in columns)
-    rows = "".join(f"<tr>{''.join(_cell(name, row[name]) for name in columns)}</tr>" for row in tabular.rows(run))
-    return f'<h2>Every point</h2><div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+    return _table([columns, *([row[name] for name in columns] for row in tabular.rows(run))])
 
 
-def _cell(name: str, value: Any) -> str:
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    """The first row is the head."""
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[1:])
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _cell(value: Any) -> str:
     if value is None:
         return "<td></td>"
     if isinstance(value, str):
-        kind = ' class="long"' if name in ("reason", "notes") and value else ""
-        return f"<td{kind}>{escape(value)}</td>"
+        return f"<td{LONG if len(value) > 40 else ''}>{escape(value)}</td>"
     return f'<td class="number">{value:,.6g}</td>' if isinstance(value, float) else f'<td class="number">{value:,}</td>'
 
 
-def stills(drawn: Mapping[str, Figure], theme: str = "light") -> dict[str, Figure]:
-    """Figures for pictures: as the chart opens, without what only a click would show."""
-    return {
-        name: {**figure, "data": [trace for trace in figure["data"] if trace.get("visible") != "legendonly"]}
-        for name, figure in ((name, settled(figure, theme)) for name, figure in drawn.items())
-    }
+def _lines(lines: Sequence[str]) -> str:
+    return f"<pre>{escape(chr(10).join(lines))}</pre>"
+
+
+def only(run: Run, paths: Collection[str]) -> Run:
+    """The run without its other paths: a picture has no legend to click on."""
+    kept = tuple(path for path in run.sweep.paths if path in paths)
+    measured = tuple(m for m in run.measurements if m.path in kept)
+    return replace(run, sweep=replace(run.sweep, paths=kept), measurements=measured)
+
+
+def story(run: Run) -> tuple[str, ...]:
+    """The paths that its charts open with."""
+    whole = run.recorded and set(DEFAULT_PATHS) <= set(run.sweep.paths)
+    return DEFAULT_PATHS if whole else run.sweep.paths
+
+
+def shown_only(figure: Figure) -> Figure:
+    """Without what only a click in the legend would show."""
+    return {**figure, "data": [trace for trace in figure["data"] if trace.get("visible") != "legendonly"]}
 
 
 def printing_page(drawn: Mapping[str, Figure], formats: Sequence[str], scale: int) -> str:

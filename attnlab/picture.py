@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes
 
 from attnlab import browser
 from attnlab.figures import Figure
-from attnlab.html_page import printing_page, stills
+from attnlab.html_page import printing_page, settled, shown_only
 
 LIMIT_S = 9.0  # what it takes to say that there is none is within 10 s
 FORMATS = ("png", "svg")
@@ -43,10 +43,11 @@ def pictures(figures: Mapping[str, Figure], theme: str = "light") -> dict[str, b
         raise NoPicture(NO_BROWSER)
     if not figures:
         raise NoPicture("this run has no chart")
+    drawn = {name: settled(shown_only(figure), theme) for name, figure in figures.items()}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         folder = Path(place)
         page = folder / "charts.html"
-        page.write_text(printing_page(stills(figures, theme), FORMATS, PNG_SCALE), encoding="utf-8")
+        page.write_text(printing_page(drawn, FORMATS, PNG_SCALE), encoding="utf-8")
         words = [f"--virtual-time-budget={VIRTUAL_MS}", "--dump-dom", page.as_uri()]
         try:
             ended = browser.run(program, words, folder, LIMIT_S)

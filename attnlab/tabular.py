@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from attnlab import history, summary, table
+from attnlab import comparison, history, summary, table
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.run import Run
@@ -88,11 +89,40 @@ def to_markdown(run: Run, title: str = "") -> str:
     parts = [part for part in head if part]
     if run.sweep.task != TIME:
         return "\n\n".join([*parts, "\n".join(f"    {plain_line(line)}" for line in table.rows(run))]) + "\n"
-    names, *body = table.cells(run)
-    lines = [[*map(plain, names)], ["---:"] * len(names), *([*map(plain, cells)] for cells in body)]
-    notes = [plain(note) for note in table.footnotes(run)]
-    drawn = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return "\n\n".join([*parts, drawn, "  \n".join(notes)]).rstrip() + "\n"
+    bound = [f"* {summary.TOO_SHORT}"] if any(m.launch_bound for m in run.measurements) else []
+    notes = [plain(note) for note in [*bound, *table.footnotes(run)]]
+    return "\n\n".join([*parts, _markdown_table(table.cells(run), "---:"), "  \n".join(notes)]).rstrip() + "\n"
+
+
+def ratio_rows(runs: Sequence[Run]) -> list[list[Any]]:
+    """Every ratio of the later runs to the first, head first; None where an interval is not known."""
+    found: list[list[Any]] = [["path", "seq", "against A", "A_ms", "ms", "ratio", "low", "high", "verdict"]]
+    for letter, other in zip(comparison.LETTERS[1:], runs[1:], strict=False):
+        for r in comparison.ratios(runs[0], other):
+            low, high = r.interval or (None, None)
+            found.append([r.path, r.seq, letter, r.reference.device_ms, r.other.device_ms, r.value, low, high, r.words])
+    return found
+
+
+def comparison_markdown(runs: Sequence[Run], names: Sequence[str]) -> str:
+    """Runs side by side for a README or an issue: the sentence, what differs, every ratio."""
+    letters = comparison.LETTERS[: len(runs)]
+    called = [f"{letter}: {plain(name)}" for letter, name in zip(letters, names, strict=True)]
+    differ = [["what differs", *letters], *([d.what, *d.values] for d in comparison.differences(runs))]
+    told = [f"- {plain(callout.text)}" for callout in comparison.callouts(runs)]
+    head, *body = ratio_rows(runs)
+    figures = [[row[0], sequence(row[1]), *map(_figure, row[2:])] for row in body]
+    parts = [plain(comparison.sentence(runs)), "  \n".join(called), _markdown_table(differ, ":---"), "\n".join(told)]
+    return "\n\n".join([*filter(None, parts), _markdown_table([head, *figures], "---:")]) + "\n"
+
+
+def _figure(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else value or ""
+
+
+def _markdown_table(cells: Sequence[Sequence[str]], align: str) -> str:
+    head, *body = [[*map(plain, row)] for row in cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, [align] * len(head), *body])
 
 
 def facts(run: Run) -> list[str]:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import streamlit as st
 
+from attnlab import limits
 from attnlab.export import recorded_runs as load_recorded_runs
-from attnlab.lab import Lab
+from attnlab.lab import Lab, QueueFull
+from attnlab.limits import Limits
 from attnlab.run import Run
 from attnlab.store import Store, home
-from attnlab.sweep import TIME
+from attnlab.sweep import TIME, Sweep
 from attnlab.trip import TASKS as ANATOMIES
+from attnlab.ui.text import escape
 
 # (script, title), in the order of the menu; the first is where a visitor lands.
 PAGES = (
@@ -27,6 +30,7 @@ PAGES = (
     ("pages/roofline.py", "Roofline"),
     ("pages/memory.py", "Memory"),
     ("pages/claims.py", "Claims"),
+    ("pages/runs.py", "Runs"),
     ("pages/environment.py", "Environment"),
 )
 
@@ -46,6 +50,45 @@ def guard() -> None:
         st.session_state[ROUTED] = True
         st.navigation([st.Page(script, title=title, default=i == 0) for i, (script, title) in enumerate(PAGES)])
         st.rerun()
+
+
+@st.cache_resource(show_spinner=False)
+def _public() -> Limits | str | None:
+    """What this server's visitors may ask for; a line where the environment says something that is not understood."""
+    try:
+        return limits.public()
+    except ValueError as error:
+        return str(error)
+
+
+def public() -> Limits | None:
+    """What this server's visitors may ask for; None where it is nobody's but the user's. Ends the page where that is not
+    understood: a public server without limits is worse than none."""
+    found = _public()
+    if isinstance(found, str):
+        st.error(escape(found))
+        st.stop()
+    return found
+
+
+def admitted(sweep: Sweep) -> tuple[Sweep | None, str]:
+    """(the sweep as this server runs it, ""), or (None, why it does not, in one line)."""
+    found = public()
+    why = found.refusal(sweep) if found else ""
+    return (None, why) if why else (found.cut(sweep) if found else sweep, "")
+
+
+def submit(sweep: Sweep, *, fresh: bool = False) -> str | None:
+    """Lab.submit within the limits of the server: the run's id, or None after a note to the visitor that says why not."""
+    found = public()
+    cut, why = admitted(sweep)
+    try:
+        if cut is not None:
+            return lab().submit(cut, fresh=fresh, room=found.queue if found else None)
+    except QueueFull as full:
+        why = f"this public server has its hands full: {full}; ask again in a minute"
+    st.toast(escape(why), icon="✋")
+    return None
 
 
 @st.cache_resource(show_spinner=False)

@@ -1,0 +1,185 @@
+"""Several runs → two charts: their times on one axis, and the ratios to the first run with their intervals.
+
+As in attnlab.figures a chart is a plain Plotly dict with colours as tokens. A path keeps its colour and its marker in every
+run; which run it is, the dash of the line says, and the letter before its name. Where nothing may be said of a ratio
+(launch-bound, other clocks) its marker is hollow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from math import ceil, floor, log10
+
+from attnlab.comparison import LETTERS, Ratio, ratios
+from attnlab.figures import (
+    AXIS,
+    LEGEND_ROW_PX,
+    LINE_PX,
+    MARKER_PX,
+    PATH_SYMBOLS,
+    TEXT_PX,
+    Figure,
+    Layout,
+    Trace,
+    annotate,
+    color,
+    frame,
+    reference_line,
+    seq_text,
+)
+from attnlab.measurement import Measurement
+from attnlab.run import Run
+from attnlab.sweep import DEFAULT_PATHS, TIME
+from attnlab.units import ms
+
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")  # one a run
+MADE_FOR_PX = 560  # two stand side by side on the page
+LINEAR_TO = 3.0  # ratios further apart than this are drawn on a log axis
+LABELS = 10
+
+
+def latency(runs: Sequence[Run]) -> Figure:
+    """Milliseconds of one call against sequence length, log-log, a line for each run and path."""
+    data, values = [], []
+    for index, run in enumerate(runs):
+        for path in run.sweep.paths if run.sweep.task == TIME else ():
+            points = [run.get(path, seq) for seq in run.sweep.seqs]
+            good = [m if m and m.ok and m.device_ms else None for m in points]
+            if not any(good):
+                continue
+            values += [m.device_ms for m in good if m]
+            bounds = [m.interval_ms if m else None for m in good]
+            hover = [_point_words(run, index, m) if m else "" for m in good]
+            heights = [m and m.device_ms for m in good]
+            hollow = [bool(m and m.launch_bound) for m in good]
+            data += _curve(runs, index, path, run.sweep.seqs, heights, bounds, hover, hollow)
+    layout = _layout(runs, "Latency of each run", "device ms", sum(t["showlegend"] for t in data))
+    if values:
+        low, high = (10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(1.1 * max(values))))
+        ticks = max(3, min(round(log10(high / low)) + 1, 5))
+        include = {"autorangeoptions": {"include": [low, high]}}
+        layout["yaxis"] |= {"type": "log", "nticks": ticks, "tickformat": ",~r", **include}
+    else:
+        annotate(layout, "no time was measured")
+    return {"data": data, "layout": layout}
+
+
+def ratio(runs: Sequence[Run]) -> Figure:
+    """Time of each other run ÷ time of the first, at what both measured: above 1 it is slower."""
+    data, ends = [], [1.0]
+    for index, run in enumerate(runs[1:], start=1):
+        of_run = ratios(runs[0], run)
+        for path in dict.fromkeys(r.path for r in of_run):
+            found = sorted((r for r in of_run if r.path == path), key=lambda r: r.seq)
+            hover = [_ratio_words(r, index) for r in found]
+            bounds = [r.interval for r in found]
+            seqs, heights = [r.seq for r in found], [r.value for r in found]
+            ends += [*heights, *(end for r in found if r.called_out for end in r.interval)]
+            data += _curve(runs, index, path, seqs, heights, bounds, hover, [bool(r.doubt) for r in found])
+    other = LETTERS[1] if len(runs) == 2 else "each run"
+    layout = _layout(runs, "Ratio of their times", f"{other} ÷ {LETTERS[0]}", sum(t["showlegend"] for t in data))
+    reference_line(layout, 1)
+    low, high = min(ends), max(ends)
+    if high / low > LINEAR_TO:
+        layout["yaxis"] |= {"type": "log", "ticksuffix": "×", "nticks": 6, "tickformat": ",~r"}
+        layout["yaxis"] |= {"autorange": False, "range": [log10(low / 1.3), log10(high * 1.3)]}
+    else:
+        room = max(0.25 * (high - low), 0.02)
+        span = {"autorange": False, "range": [low - room, high + room]}
+        layout["yaxis"] |= {"ticksuffix": "×", "nticks": 6, "tickformat": ".2f" if high - low < 1 else ".1f", **span}
+    if data:
+        hollow = "○ not compared: launch-bound, or other clocks" if any("marks" in t["uid"] for t in data) else ""
+        place = {"x": 0.01, "xanchor": "left", "y": 0.99, "yanchor": "top"}
+        annotate(layout, "above the line: slower" + (f"<br>{hollow}" if hollow else ""), place | {"align": "left"})
+    else:
+        annotate(layout, "no path and length that both measured")
+    return {"data": data, "layout": layout}
+
+
+def _curve(
+    runs: Sequence[Run],
+    index: int,
+    path: str,
+    seqs: Sequence[int],
+    heights: Sequence[float | None],
+    bounds: Sequence[tuple[float, float] | None],
+    hover: list[str],
+    hollow: Sequence[bool],
+) -> list[Trace]:
+    """Band, line, and hollow markers of one path of one run. None breaks a line."""
+    name, accent = f"{LETTERS[index]} {path}", color(path)
+    common = {"type": "scatter", "legendgroup": name, "name": escape(name), "visible": _visible(runs, path)}
+    xs, ys, stretch = [], [], []
+    for seq, bound in [*zip(seqs, bounds, strict=True), (0, None)]:
+        if bound:
+            stretch.append((seq, *bound))
+        elif stretch:
+            xs += [*(seq for seq, _, _ in stretch), *(seq for seq, _, _ in reversed(stretch)), None]
+            ys += [*(low for _, low, _ in stretch), *(high for _, _, high in reversed(stretch)), None]
+            stretch = []
+    band = common | {
+        "uid": f"{name}-band", "x": xs or [None], "y": ys or [None], "mode": "lines", "line": {"width": 0},
+        "fill": "toself", "fillcolor": accent, "opacity": 0.18, "hoverinfo": "skip", "showlegend": False,
+    }  # fmt: skip
+    symbol = PATH_SYMBOLS.get(path, "circle")
+    line = common | {
+        "uid": f"{name}-line", "x": list(seqs), "y": list(heights), "mode": "lines+markers", "showlegend": True,
+        "line": {"width": LINE_PX, "color": accent, "dash": DASHES[index]}, "connectgaps": False,
+        "marker": {"size": MARKER_PX, "color": accent, "symbol": symbol}, "hovertext": hover, "hoverinfo": "text",
+    }  # fmt: skip
+    empty = [(seq, y, text) for seq, y, text, hole in zip(seqs, heights, hover, hollow, strict=True) if hole and y]
+    marks = common | {
+        "uid": f"{name}-marks", "x": [seq for seq, _, _ in empty], "y": [y for _, y, _ in empty], "mode": "markers",
+        "marker": {"size": MARKER_PX + 2, "color": "var(--attn-page)", "symbol": symbol,
+                   "line": {"width": 3, "color": accent}},
+        "hovertext": [text for _, _, text in empty], "hoverinfo": "text", "showlegend": False,
+    }  # fmt: skip
+    return [band, line, marks] if empty else [band, line]
+
+
+def _visible(runs: Sequence[Run], path: str) -> bool | str:
+    """The two paths that the story is about, where a run has them; a click in the legend shows each other one."""
+    there = {path for run in runs for path in run.sweep.paths}
+    story = there & set(DEFAULT_PATHS)
+    return True if len(there) <= 2 or not story or path in story else "legendonly"
+
+
+def _layout(runs: Sequence[Run], title: str, subtitle: str, entries: int) -> Layout:
+    seqs = sorted({seq for run in runs for seq in run.sweep.seqs})
+    every = ceil(len(seqs) / LABELS)
+    shown = [seq for i, seq in enumerate(reversed(seqs)) if i % every == 0]
+    columns = 4 if entries > 6 else 2
+    marks: dict[str, list[str]] = {}
+    for letter, run in zip(LETTERS, runs, strict=False):
+        marks.setdefault(run.mark, []).append(letter)
+    said = [f"{', '.join(letters)}: {escape(mark)}" for mark, letters in marks.items() if mark]
+    text = "<br>".join(["sequence length", *said])
+    return frame(title, subtitle, LEGEND_ROW_PX * ceil(max(entries, 1) / columns)) | {
+        "meta": {"made_for_px": MADE_FOR_PX},
+        "uirevision": ",".join(run.id for run in runs),
+        "legend": {
+            "orientation": "h", "tracegroupgap": 0, "entrywidthmode": "fraction", "entrywidth": 0.96 / columns,
+            "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "font": {"size": TEXT_PX},
+            "bgcolor": "rgba(0,0,0,0)",
+        },
+        "xaxis": AXIS | {
+            "type": "log", "range": [log10(seqs[0] / 1.3), log10(seqs[-1] * 1.3)], "tickvals": shown,
+            "ticktext": [seq_text(seq) for seq in shown], "tickangle": 0, "title": {"text": text, "font": {"size": TEXT_PX}},
+        },
+        "yaxis": AXIS | {"autorange": True},
+    }  # fmt: skip
+
+
+def _point_words(run: Run, index: int, m: Measurement) -> str:
+    between = f" ({ms(m.interval_ms[0])} to {ms(m.interval_ms[1])})" if m.interval_ms else ""
+    device = run.device.name if run.device else ""
+    lines = [f"<b>{LETTERS[index]} {escape(m.path)}</b> at {m.seq:,}", f"{ms(m.device_ms)}{between}"]
+    return "<br>".join([*lines, *(escape(text) for text in (m.provider, device, run.mark) if text)])
+
+
+def _ratio_words(r: Ratio, index: int) -> str:
+    between = f" ({r.interval[0]:.3f} to {r.interval[1]:.3f})" if r.interval else ""
+    head = f"<b>{LETTERS[index]} ÷ {LETTERS[0]}, {escape(r.path)}</b> at {r.seq:,}"
+    times_of = f"{ms(r.other.device_ms)} ÷ {ms(r.reference.device_ms)}"
+    return "<br>".join([head, f"{r.value:.3f}×{between}", times_of, escape(r.words)])

@@ -1,0 +1,134 @@
+"""The buttons that write what is chosen as files. A file is made when its button is pressed; pictures are made by a browser
+in the background, and the page goes on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import streamlit as st
+
+from attnlab import html_page, tabular
+from attnlab.exchange import file_name, take
+from attnlab.export import MAX_TEXT_BYTES, run_to_text
+from attnlab.figures import Figure
+from attnlab.picture import Making
+from attnlab.run import Run
+from attnlab.store import Store
+from attnlab.ui.text import escape
+
+EVERY_S = 0.5
+TYPES = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "json": "application/json",
+    "html": "text/html",
+    "md": "text/markdown",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+}
+DARK = "Dark files"
+
+
+def of_run(run: Run, name: str) -> None:
+    """All formats of one run; `name` is what people call it."""
+    theme, paths = _looks(run)
+    files = {
+        "csv": ("CSV", lambda: tabular.to_csv(run)),
+        "parquet": ("Parquet", lambda: tabular.to_parquet(run)),
+        "json": ("JSON", lambda: run_to_text(run)),
+        "html": ("HTML", lambda: html_page.page_of(run, theme=theme, title=name)),
+        "md": ("Markdown", lambda: tabular.to_markdown(run, name)),
+    }
+    drawn = html_page.charts(html_page.only(run, paths)) if paths else {}
+    _files(file_name(run, ""), files)
+    _pictures(f"{run.id} {theme} {paths}", file_name(run, ""), drawn, theme)
+    _markdown(tabular.to_markdown(run, name))
+
+
+def of_comparison(runs: Sequence[Run], names: Sequence[str], drawn: Mapping[str, Figure]) -> None:
+    """The formats of several runs side by side. JSON is a run's own, so there is none of several."""
+    theme = "dark" if st.toggle(DARK, key="runs_dark") else "light"
+    files = {
+        "csv": ("CSV", lambda: tabular.to_csv(*runs)),
+        "parquet": ("Parquet", lambda: tabular.to_parquet(*runs)),
+        "html": ("HTML", lambda: html_page.comparison_of(runs, names, theme=theme)),
+        "md": ("Markdown", lambda: tabular.comparison_markdown(runs, names)),
+    }
+    stem = f"attnlab-comparison-of-{len(runs)}."
+    _files(stem, files)
+    _pictures(f"{[run.id for run in runs]} {theme}", stem, drawn, theme)
+    _markdown(tabular.comparison_markdown(runs, names))
+
+
+def take_in(store: Store, shipped: Collection[str]) -> None:
+    """The form that runs come in by. `shipped`: ids of those that come with AttnLab."""
+    files = st.file_uploader(
+        "Runs as JSON, from this or another machine", type=["json"], accept_multiple_files=True,
+        max_upload_size=MAX_TEXT_BYTES >> 20, key="runs_files",
+    )  # fmt: skip
+    if st.form_submit_button("Import", type="primary") and files:
+        st.session_state["runs_outcomes"] = [take(store, file.name, file.getvalue(), shipped) for file in files]
+        st.rerun()
+
+
+def outcomes() -> None:
+    """A line for each file that has just come in, or why it has not."""
+    for outcome in st.session_state.pop("runs_outcomes", ()):
+        (st.error if outcome.status == "refused" else st.success)(escape(outcome.text))
+
+
+def _looks(run: Run) -> tuple[str, tuple[str, ...]]:
+    """The theme of files with charts, and the paths in the pictures, which have no legend to click on."""
+    left, right = st.columns([1, 4], vertical_alignment="center")
+    dark = left.toggle(DARK, key="runs_dark")
+    paths = right.multiselect(
+        "Paths in the pictures", run.sweep.paths, html_page.story(run), key=f"paths of {run.id}",
+        placeholder="Paths in the pictures: none", label_visibility="collapsed",
+    )  # fmt: skip
+    return "dark" if dark else "light", tuple(path for path in run.sweep.paths if path in paths)
+
+
+def _files(stem: str, files: Mapping[str, tuple[str, Callable[[], str | bytes]]]) -> None:
+    with st.container(horizontal=True, gap="small"):
+        for ending, (label, make) in files.items():
+            st.download_button(
+                label, make, f"{stem}{ending}", TYPES[ending], key=f"runs_{ending}", on_click="ignore", width="content"
+            )
+
+
+def _markdown(text: str) -> None:
+    with st.expander("Markdown to copy"):
+        st.code(text, language="markdown", height=220)
+
+
+def _pictures(key: str, stem: str, drawn: Mapping[str, Figure], theme: str) -> None:
+    """PNG and SVG: a button that starts them, then one for each picture, or why there are none."""
+    state = st.session_state
+    held, making = state.get("runs_pictures", ("", None))
+    if held != key:
+        making = None  # of something else
+
+    @st.fragment(run_every=EVERY_S if making and not making.done else None)
+    def pictures() -> None:
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            if st.button("PNG and SVG", key="runs_draw", disabled=not drawn or bool(making and not making.done)):
+                state["runs_pictures"] = (key, Making(drawn, theme))
+                st.rerun()
+            if making is None:
+                st.markdown(":small[:gray[of each chart, drawn by a browser of this machine]]" if drawn else
+                            ":small[:gray[nothing is drawn of it]]", width="content")  # fmt: skip
+            elif not making.done:
+                st.markdown(":blue-badge[drawing]", width="content")
+            elif making.trouble:
+                st.warning(making.trouble)
+            else:
+                for name, content in making.files.items():
+                    ending = name.rpartition(".")[2]
+                    st.download_button(name, content, f"{stem.removesuffix('.')}-{name}", TYPES[ending],
+                                       key=f"runs_{name}", on_click="ignore")  # fmt: skip
+        if state.get("runs_drawing") and (making is None or making.done):
+            state["runs_drawing"] = False
+            st.rerun()  # the page then stops to look
+
+    state["runs_drawing"] = making is not None and not making.done
+    pictures()

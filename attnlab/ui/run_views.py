@@ -1,0 +1,68 @@
+"""What is chosen in the list of runs: one run from close by, or several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from attnlab import comparison, comparison_figure, html_page, table
+from attnlab.history import NAME_MAX, NOTE_MAX, Entry
+from attnlab.run import Run
+from attnlab.ui import chart, run_files, runs_table, text
+
+CHART_HEIGHT = "max(330px, 44vh)"
+
+
+def one(entry: Entry, run: Run, rename: Callable[[str], None]) -> None:
+    """A run with its name, note, charts and files. `rename` is called with its id when either text has changed."""
+    mark = f":violet-badge[{text.escape(run.mark)}] " if run.mark else ""
+    where = text.escape(" · ".join(part for part in (entry.device, entry.versions, entry.shape) if part))
+    st.markdown(f"{mark}{text.local(run.created)} · {where}")
+    name, note = st.columns([1, 3], gap="small")
+    labelled = dict(on_change=rename, args=(run.id,), disabled=entry.ships)
+    name.text_input("Name", entry.name, max_chars=NAME_MAX, key=f"name of {run.id}", **labelled)
+    note.text_input("Note", entry.note, max_chars=NOTE_MAX, key=f"note of {run.id}", **labelled)
+    drawn = html_page.charts(run)
+    drawn.pop("efficiency", None)  # three stand side by side
+    for place, (what, figure) in zip(
+        chart.slots(len(drawn), len(run.sweep.paths)) if drawn else (), drawn.items(), strict=True
+    ):
+        with place:
+            alt = f"{what.capitalize()} against sequence length"
+            chart.plotly_chart(figure, key=f"runs_{what}", height=CHART_HEIGHT, alt=alt)
+    if not drawn:
+        st.code("\n".join(table.rows(run)), language=None)
+    run_files.of_run(run, entry.name)
+
+
+def several(runs: Sequence[Run], names: Sequence[str]) -> None:
+    """Runs side by side: what differs, what changed, two charts, every ratio, files. `names` are what people call them."""
+    letters = comparison.LETTERS[: len(runs)]
+    differ = comparison.differences(runs)
+    called = [f"**{letter}** {text.escape(name)}" for letter, name in zip(letters, names, strict=True)]
+    st.markdown(" &nbsp; ".join(called))
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**What differs**")
+        rows = [["", *letters], *([d.what, *d.values] for d in differ)]
+        lines = ["| " + " | ".join(text.escape(cell) for cell in row) + " |" for row in rows]
+        lines.insert(1, "|" + " --- |" * (len(runs) + 1))
+        st.markdown(
+            "\n".join(lines) if differ else "Nothing that is recorded: device, software and shape are the same."
+        )
+    with right:
+        st.markdown("**Changes beyond the intervals**")
+        told = [f"- {text.escape(callout.text)}" for callout in comparison.callouts(runs)]
+        st.markdown("\n".join(told) or "None.")
+        st.caption(
+            "A change counts where the intervals of the two medians part, neither point is launch-bound and both were timed "
+            "at the same clock. What differs from one run to the next without a cause is in no interval: 1 to 4 % on an H200."
+        )
+    drawn = {"latency": comparison_figure.latency(runs), "ratio": comparison_figure.ratio(runs)}
+    for place, (what, figure) in zip(chart.slots(2, 3), drawn.items(), strict=True):
+        with place:
+            alt = {"latency": "Latency of each run", "ratio": "Ratio of the runs' times to the first"}[what]
+            chart.plotly_chart(figure, key=f"runs_c_{what}", height=CHART_HEIGHT, alt=f"{alt}, against sequence length")
+    runs_table.ratios(runs)
+    run_files.of_comparison(runs, names, drawn)

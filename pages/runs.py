@@ -1,0 +1,118 @@
+"""Every run that is kept: found again, named, looked at, compared, exported, imported.
+
+Read from top to bottom: what is said (the sentence of what is chosen), the filters and the table, then what is chosen: one
+run with its name, note, charts and files; or several side by side, what differs between them first. The table comes with
+the page's second run, so that the first paint waits for no pandas; sentences that the list lacks are written a few at a time.
+"""
+
+import streamlit as st
+
+from attnlab import comparison, history, summary
+from attnlab.run import Run
+from attnlab.ui import headline, run_files, run_views, runs_table, shell, text
+
+REST_EVERY_S = 0.5  # between two goes at the sentences that are still to be written
+
+shell.guard()
+state = st.session_state
+store = shell.lab().store
+shipped = runs_table.shipped()
+painted = state.setdefault("runs_painted", False)
+
+# What there is. What a button did comes first, for it changes the list.
+
+
+def act(what: str, *args: object) -> None:
+    """Deletes, or undoes that; before the page runs, so that the list is as the button left it."""
+    if what == "delete":
+        store.delete(args)
+    else:
+        store.undo_delete()
+
+
+def rename(run_id: str) -> None:
+    try:
+        store.label(run_id, state[f"name of {run_id}"], state[f"note of {run_id}"])
+    except ValueError as error:
+        state["runs_refusal"] = str(error)
+
+
+described = store.describe(runs_table.DESCRIBE_S) if painted else False
+there = runs_table.entries(store, shipped)
+says = st.container(gap="small")
+filters = st.container()
+with filters:
+    found = runs_table.filters(there)
+shown = found[: runs_table.SHOWN_MAX]
+chosen = runs_table.chosen(shown)
+
+
+def opened(entry: history.Entry) -> Run | None:
+    if entry.ships:
+        return next(run for run in shell.recordings()[0].values() if run.id == entry.run.id)
+    return store.load(entry.run.id)
+
+
+runs = [run for entry in chosen[: comparison.MOST] if (run := opened(entry)) is not None]
+runs.reverse()  # the older one is what the newer is held against
+names = {entry.run.id: entry.title for entry in chosen}
+
+# What is said, and what can be done with what is chosen.
+
+with says:
+    if len(runs) > 1:
+        headline.spoken(comparison.sentence(runs))
+    else:
+        headline.spoken(summary.sentence(runs[0]) if runs else runs_table.summary(there, found))
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+        notes = [*([store.problem] if store.problem else []), *shell.recordings()[1]]
+        notes += [f"the newest {len(shown):,} of {len(found):,} are in the table"] * (len(found) > len(shown))
+        notes += ["sentences are still being written"] * (painted and not described)
+        notes += [f"{len(chosen)} are chosen, compared are {len(runs)}"] * (len(chosen) > comparison.MOST)
+        kept = [f":gray[{len(there):,} runs]", *(f":orange[{text.escape(note)}]" for note in notes)]
+        st.markdown(" · ".join(kept), width="stretch")
+        mine = tuple(entry.run.id for entry in chosen if not entry.ships and not entry.run.active)
+        st.button(
+            f"Delete {len(mine)}" if len(mine) > 1 else "Delete", key="runs_delete", on_click=act,
+            args=("delete", *mine), disabled=not mine, help="Hidden at once, gone for good a day later.",
+        )  # fmt: skip
+        hidden = store.deleted_count()
+        st.button(
+            f"Undo delete ({hidden})" if hidden else "Undo delete", key="runs_undo", on_click=act, args=("undo",),
+            disabled=not hidden, help="Brings back what was deleted last; possible for a day.",
+        )  # fmt: skip
+        with st.popover("Import"), st.form("runs_import", clear_on_submit=True, border=False):
+            run_files.take_in(store, {entry.run.id for entry in shipped})
+
+run_files.outcomes()
+if refusal := state.pop("runs_refusal", ""):
+    st.error(text.escape(refusal))
+
+# The table.
+
+with filters:
+    if painted:
+        runs_table.draw(shown)
+    else:
+        st.container(height=runs_table.ROW_PX * (runs_table.ROWS + 1) + 3, border=False)
+
+# What is chosen.
+
+if painted and len(runs) > 1:
+    run_views.several(runs, [names[run.id] for run in runs])
+elif painted and runs:
+    run_views.one(next(entry for entry in chosen if entry.run.id == runs[0].id), runs[0], rename)
+
+# The rest of the list.
+
+
+@st.fragment(run_every=REST_EVERY_S if not painted or not described else None)
+def rest() -> None:
+    if state.pop("runs_page_runs", False):
+        return
+    if not painted or store.describe(runs_table.DESCRIBE_S):
+        st.rerun()
+
+
+state["runs_painted"] = state["runs_page_runs"] = True
+rest()
