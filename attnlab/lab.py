@@ -103,6 +103,10 @@ class Job:
         return self.started if self.step is not None and self.started not in self.reported else ""
 
 
+class QueueFull(RuntimeError):
+    """As many runs wait as may. The message says how many."""
+
+
 class Lab:
     """See the module's opening. All methods may be called from any thread.
 
@@ -158,9 +162,10 @@ class Lab:
 
     # What pages and the command line call
 
-    def submit(self, sweep: Sweep, *, fresh: bool = False) -> str:
+    def submit(self, sweep: Sweep, *, fresh: bool = False, room: int | None = None) -> str:
         """Queues the sweep and returns its run id. Unless `fresh`, an equal run that is queued or running is joined,
-        and one that was measured on this device before is the answer. Raises RuntimeError after close()."""
+        and one that was measured on this device before is the answer. Raises QueueFull where it would be one more behind
+        `room` waiting runs, RuntimeError after close()."""
         if not fresh and (answer := self._answer(sweep)):
             return answer
         with self._changed:
@@ -170,6 +175,8 @@ class Lab:
                 for run_id in (self._active, *self._queue):
                     if run_id and self._runs[run_id].sweep == sweep and self._runs[run_id].active:
                         return run_id
+            if room is not None and len(self._queue) >= room:
+                raise QueueFull(f"{room} run{' waits' if room == 1 else 's wait'} already")
             now = datetime.now(timezone.utc)
             run_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
             run = Run(id=run_id, sweep=sweep, state="queued", created=now.isoformat(timespec="milliseconds"))

@@ -63,7 +63,8 @@ request = state.pop("claims_request", ())
 if request and worker.device is not None and not replaying:
     for claim in claims.CLAIMS:
         if claim.name in request and not claim.untestable(worker.device):
-            asked[claim.name] = lab.submit(claim.sweep(worker.device.kind))
+            if run_id := shell.submit(claim.sweep(worker.device.kind)):
+                asked[claim.name] = run_id
 
 
 def runs() -> list[Run]:

@@ -119,7 +119,7 @@ elif request and can_run:
     for run in before:
         if run.active and run.sweep not in wanted:
             lab.cancel(run.id)
-    looks[request] = tuple(lab.submit(sweep, fresh=anew) for sweep in wanted)
+    looks[request] = tuple(filter(None, [shell.submit(sweep, fresh=anew) for sweep in wanted]))
 
 activity = {task: any(run.active for run in live_runs(task)) for task in ("exactness", *SECTIONS)}
 check_slot.button(

@@ -103,7 +103,8 @@ if request == "stop":
 elif request in sweeps and can_run:
     before = shown()
     again = before is not None and not before.active and before.sweep.task == request
-    runs[form.problem] = lab.submit(sweeps[request], fresh=again)
+    if run_id := shell.submit(sweeps[request], fresh=again):
+        runs[form.problem] = run_id
 drawn_active = active()
 measure_slot.button(
     "Measure the kernels",

@@ -84,6 +84,11 @@ with st.sidebar:
         else:
             link.seed(worker)
             form = controls.form(worker)
+            if form.sweep is not None:
+                admitted, refusal = shell.admitted(form.sweep)
+                form = replace(form, sweep=admitted, refusal=refusal)
+                if refusal:
+                    st.error(text.escape(refusal))
     if painted:
         st.caption(status.lab_line(worker))
 
@@ -107,7 +112,8 @@ if request == "stop" or (wanted and not waits):
 if wanted:
     if waits and state["next_id"]:
         lab.cancel(state["next_id"])  # or it would hold the device, with nobody to see or stop it
-    state["next_id" if waits else "run_id"] = lab.submit(form.sweep, fresh=request == "again")
+    if run_id := shell.submit(form.sweep, fresh=request == "again"):
+        state["next_id" if waits else "run_id"] = run_id
     state["asked"] = form.sweep
 snapshot = replace(snapshot, run=look().run)  # the worker as the form above saw it, or a change would go unnoticed
 active = snapshot.run is not None and snapshot.run.active

@@ -675,6 +675,19 @@ def test_the_reason_of_a_finished_run_is_said():
     assert said.startswith("Measured 30 November 2026") and "measured on another device" in said
 
 
+def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monkeypatch):
+    monkeypatch.setenv("ATTNLAB_PUBLIC", "seq=256,seconds=5")
+    shell._public.clear()
+    try:
+        page = until(open_page(TINY, fake={"kind": "cpu"}), lambda page: page.session_state["run_id"])
+        assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.budget_s == 5
+        page.select_slider("seq").set_value(1024).run()
+        assert any("public server measures up to sequence 256" in error.value for error in page.error)
+        assert page.button("run").disabled
+    finally:
+        shell._public.clear()
+
+
 def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
     page = open_page(fake={"kind": "cpu"}, recorded={"h200": recorded_run()})
     until(page, lambda page: page.session_state["run_id"])

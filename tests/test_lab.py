@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnlab.lab import Job, Lab, default_worker_command
+from attnlab.lab import Job, Lab, QueueFull, default_worker_command
 from attnlab.problem import AttentionProblem
 from attnlab.store import Store
 from attnlab.sweep import BUDGET_MAX_S, Sweep
@@ -175,6 +175,17 @@ def test_an_equal_sweep_joins_the_run_that_is_on_its_way(make_lab):
     first = lab.submit(QUICK)
     assert lab.submit(QUICK) == first
     assert lab.submit(QUICK, fresh=True) != first
+
+
+def test_a_run_more_than_there_is_room_for_is_refused_and_joining_one_is_not(make_lab):
+    lab = make_lab(delay_s=0.2)
+    running = lab.submit(QUICK)
+    while lab.snapshot(running).run.state == "queued":
+        lab.changed(lab.snapshot().version, 1.0)
+    waiting = lab.submit(QUICK, fresh=True, room=1)
+    with pytest.raises(QueueFull, match="1 run waits already"):
+        lab.submit(QUICK, fresh=True, room=1)
+    assert lab.submit(QUICK, room=1) == running and lab.snapshot().queue == (waiting,)
 
 
 def test_predicted_points_are_stored_like_measured_ones(make_lab, tmp_path):
