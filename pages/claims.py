@@ -62,9 +62,9 @@ device = next(run.device for run in recorded if run.device and run.device.name =
 request = state.pop("claims_request", ())
 if request and worker.device is not None and not replaying:
     for claim in claims.CLAIMS:
-        if claim.name in request and not claim.untestable(worker.device):
-            if run_id := shell.submit(claim.sweep(worker.device.kind)):
-                asked[claim.name] = run_id
+        wanted = claim.name in request and not claim.untestable(worker.device)
+        if wanted and (run_id := shell.submit(claim.sweep(worker.device.kind))):
+            asked[claim.name] = run_id
 
 
 def runs() -> list[Run]:

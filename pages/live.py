@@ -173,10 +173,9 @@ def pulse() -> None:
 
 @st.fragment(run_every=CHARTS_EVERY_S * pace if active and not replaying else None)
 def results() -> None:
-    if not state.get("page_runs") and state["drawn_run"] is not None:
-        # A tick that comes while this still draws cuts it short; then there was no time to wait, and is none.
-        if not state.get("drawing"):
-            lab.wait_for_point(state["drawn_run"], POINT_WAIT_S * pace)
+    # A tick that comes while this still draws cuts it short; then there was no time to wait, and is none.
+    if not state.get("page_runs") and not state.get("drawing") and state["drawn_run"] is not None:
+        lab.wait_for_point(state["drawn_run"], POINT_WAIT_S * pace)
     state["drawing"] = True
     snapshot = look()
     state["drawn_run"] = snapshot.run
