@@ -16,14 +16,14 @@ from attnlab.sweep import BUDGET_MAX_S, Sweep
 from attnlab.units import seconds, sequence
 
 VARIABLE = "ATTNLAB_PUBLIC"
-LEGAL = "1, or some of seq=8192,seconds=20,queue=8: whole numbers from 1"
+LEGAL = "1, or some of seq=16384,seconds=20,queue=8: whole numbers from 1"
 
 
 @dataclass(frozen=True)
 class Limits:
     """seq: longest sequence, of queries and of keys; budget_s: seconds that a run may take; queue: runs that may wait."""
 
-    seq: int = 8_192
+    seq: int = 16_384
     budget_s: int = 20
     queue: int = 8
 
