@@ -40,7 +40,7 @@ from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
 from attnlab.planner import Planner, Step, Untried
 from attnlab.process import WorkerProcess
-from attnlab.remedy import remedy
+from attnlab.remedy import known, remedy, with_remedy
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.samples import screened
 from attnlab.store import Store, in_order
@@ -461,8 +461,8 @@ class Lab:
         before = job.points.get((m.path, m.seq))
         if before is not None and before.device_ms and m.device_ms is None:
             m = replace(m, reason=f"{m.reason}; the quick pass had measured {ms(before.device_ms)}")
-        if not m.foreseen and (what_to_do := remedy(m.status, m.reason)):
-            m = replace(m, reason=f"{m.reason.rstrip('.')}. {what_to_do[0].upper()}{what_to_do[1:]}")
+        if not m.foreseen:
+            m = replace(m, reason=with_remedy(m.reason, remedy(m.status, m.reason)))
         self.store.event(job.run_id, "measurement", m.to_json())
         job.points[m.path, m.seq] = m
         with self._changed:
@@ -687,7 +687,7 @@ class Lab:
             job.pause()
             self.store.event(job.run_id, "worker died", {"reason": why})
         if self._deaths >= DEATHS:
-            self._give_up(f"the worker died {self._deaths} times in a row: {why}")
+            self._give_up(with_remedy(f"the worker died {self._deaths} times in a row: {why}", known(why)))
         elif not was_ready and self._fatal:
             self._give_up(self._fatal)
         else:

@@ -21,9 +21,15 @@ BY_STATUS = {
 
 def remedy(status: str, reason: str) -> str:
     """One clause; "" for a status that is no accident."""
-    if status == "fault":
-        said = reason.casefold()
-        for words, what in TABLE:
-            if any(word in said for word in words):
-                return what
-    return BY_STATUS.get(status, "")
+    return (known(reason) if status == "fault" else "") or BY_STATUS.get(status, "")
+
+
+def known(reason: str) -> str:
+    """What helps against a reason whose words are known here; "" for another one."""
+    said = reason.casefold()
+    return next((what for words, what in TABLE if any(word in said for word in words)), "")
+
+
+def with_remedy(reason: str, what_to_do: str) -> str:
+    """The two in one line."""
+    return f"{reason.rstrip('.')}. {what_to_do[0].upper()}{what_to_do[1:]}" if what_to_do else reason

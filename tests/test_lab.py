@@ -356,7 +356,7 @@ def test_a_worker_that_cannot_start_says_why_and_is_tried_again_at_the_next_subm
 def test_a_worker_that_dies_at_start_without_a_word_is_tried_three_times(make_lab):
     worker = ready(make_lab(die_at_start=True))
     assert worker.state == "failed" and "3 times" in worker.text
-    assert worker.text.endswith("ModuleNotFoundError: No module named 'torch'")
+    assert "ModuleNotFoundError: No module named 'torch'. Install what is missing: pip install" in worker.text
 
 
 def test_a_command_that_does_not_exist_is_one_line(make_lab):
