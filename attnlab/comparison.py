@@ -213,18 +213,20 @@ def sentence(runs: Sequence[Run]) -> str:
 
 
 def _whom(ratio: Ratio, differ: Sequence[Difference], letter: str) -> tuple[str, str]:
-    """(what is slower, than what): by the one thing that differs, where it is one; else by the runs' letters."""
+    """(what is slower, than what): by the device, else by the one thing that differs where it is one, else
+    by the runs' letters."""
     before, after = provider(ratio.reference), provider(ratio.other)
     package, _, old = before.rpartition(" ")
     same_package = package and package == after.rpartition(" ")[0]
+    if device := next((d for d in differ if d.what == "device"), None):
+        return ratio.path, f"on {device.values[-1]} than on {device.values[0]}"
     others = [d for d in differ if d.kind not in (PACKAGE, PROVIDER)]
     if not others and before != after:
         return (after, f"than {old}") if same_package else (f"{ratio.path} ({after})", f"than with {before}")
     named = [d for d in others if d.what not in NAMELESS]
     if len(others) == 1 == len(named) and (before == after or package == "PyTorch"):
         (one,) = named
-        of, on = ("", "on") if one.kind == DEVICE and one.what == "device" else (f"{one.what} ", "with")
-        return ratio.path, f"{on} {of}{one.values[-1]} than {on} {of}{one.values[0]}"
+        return ratio.path, f"with {one.what} {one.values[-1]} than with {one.what} {one.values[0]}"
     return ratio.path, f"in {letter} than in {LETTERS[0]}"
 
 

@@ -7,7 +7,7 @@ run; which run it is, the dash of the line says, and the letter before its name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from math import ceil, floor, log10
 
@@ -34,16 +34,31 @@ from attnlab.sweep import DEFAULT_PATHS, TIME
 from attnlab.units import ms
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")  # one a run
-MADE_FOR_PX = 560  # two stand side by side on the page
+MADE_FOR_PX = 760  # two stand side by side on the page
+LEGEND_COLUMNS = 4
 LINEAR_TO = 3.0  # ratios further apart than this are drawn on a log axis
 LABELS = 10
 
 
-def latency(runs: Sequence[Run]) -> Figure:
-    """Milliseconds of one call against sequence length, log-log, a line for each run and path."""
+def paths_of(runs: Sequence[Run]) -> list[str]:
+    """Every path of the runs, in their order."""
+    return list(dict.fromkeys(path for run in runs for path in run.sweep.paths))
+
+
+def story(runs: Sequence[Run]) -> list[str]:
+    """The paths that a comparison opens with: the two that the story is about where all runs have them, else the first that
+    all have, else the first."""
+    shared = [path for path in paths_of(runs) if all(path in run.sweep.paths for run in runs)]
+    return [path for path in DEFAULT_PATHS if path in shared] or shared[:2] or paths_of(runs)[:2]
+
+
+def latency(runs: Sequence[Run], paths: Collection[str]) -> Figure:
+    """Milliseconds of one call against sequence length, log-log, a line for each run and each of `paths`."""
     data, values = [], []
     for index, run in enumerate(runs):
         for path in run.sweep.paths if run.sweep.task == TIME else ():
+            if path not in paths:
+                continue
             points = [run.get(path, seq) for seq in run.sweep.seqs]
             good = [m if m and m.ok and m.device_ms else None for m in points]
             if not any(good):
@@ -53,7 +68,7 @@ def latency(runs: Sequence[Run]) -> Figure:
             hover = [_point_words(run, index, m) if m else "" for m in good]
             heights = [m and m.device_ms for m in good]
             hollow = [bool(m and m.launch_bound) for m in good]
-            data += _curve(runs, index, path, run.sweep.seqs, heights, bounds, hover, hollow)
+            data += _curve(index, path, run.sweep.seqs, heights, bounds, hover, hollow)
     layout = _layout(runs, "Latency of each run", "device ms", sum(t["showlegend"] for t in data))
     if values:
         low, high = (10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(1.1 * max(values))))
@@ -65,20 +80,21 @@ def latency(runs: Sequence[Run]) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def ratio(runs: Sequence[Run]) -> Figure:
-    """Time of each other run ÷ time of the first, at what both measured: above 1 it is slower."""
+def ratio(runs: Sequence[Run], paths: Collection[str]) -> Figure:
+    """Time of each other run ÷ time of the first, at what both measured of `paths`: above 1 it is slower."""
     data, ends = [], [1.0]
     for index, run in enumerate(runs[1:], start=1):
-        of_run = ratios(runs[0], run)
+        of_run = [r for r in ratios(runs[0], run) if r.path in paths]
         for path in dict.fromkeys(r.path for r in of_run):
             found = sorted((r for r in of_run if r.path == path), key=lambda r: r.seq)
             hover = [_ratio_words(r, index) for r in found]
             bounds = [r.interval for r in found]
             seqs, heights = [r.seq for r in found], [r.value for r in found]
             ends += [*heights, *(end for r in found if r.called_out for end in r.interval)]
-            data += _curve(runs, index, path, seqs, heights, bounds, hover, [bool(r.doubt) for r in found])
-    other = LETTERS[1] if len(runs) == 2 else "each run"
-    layout = _layout(runs, "Ratio of their times", f"{other} ÷ {LETTERS[0]}", sum(t["showlegend"] for t in data))
+            data += _curve(index, path, seqs, heights, bounds, hover, [bool(r.doubt) for r in found])
+    hollow = " · hollow: launch-bound, or other clocks" if any("marks" in t["uid"] for t in data) else ""
+    subtitle = f"{LETTERS[1] if len(runs) == 2 else 'each'} ÷ {LETTERS[0]}, above 1×: slower{hollow}"
+    layout = _layout(runs, "Ratio of their times", subtitle, sum(t["showlegend"] for t in data))
     reference_line(layout, 1)
     low, high = min(ends), max(ends)
     if high / low > LINEAR_TO:
@@ -88,17 +104,12 @@ def ratio(runs: Sequence[Run]) -> Figure:
         room = max(0.25 * (high - low), 0.02)
         span = {"autorange": False, "range": [low - room, high + room]}
         layout["yaxis"] |= {"ticksuffix": "×", "nticks": 6, "tickformat": ".2f" if high - low < 1 else ".1f", **span}
-    if data:
-        hollow = "○ not compared: launch-bound, or other clocks" if any("marks" in t["uid"] for t in data) else ""
-        place = {"x": 0.01, "xanchor": "left", "y": 0.99, "yanchor": "top"}
-        annotate(layout, "above the line: slower" + (f"<br>{hollow}" if hollow else ""), place | {"align": "left"})
-    else:
+    if not data:
         annotate(layout, "no path and length that both measured")
     return {"data": data, "layout": layout}
 
 
 def _curve(
-    runs: Sequence[Run],
     index: int,
     path: str,
     seqs: Sequence[int],
@@ -109,7 +120,7 @@ def _curve(
 ) -> list[Trace]:
     """Band, line, and hollow markers of one path of one run. None breaks a line."""
     name, accent = f"{LETTERS[index]} {path}", color(path)
-    common = {"type": "scatter", "legendgroup": name, "name": escape(name), "visible": _visible(runs, path)}
+    common = {"type": "scatter", "legendgroup": name, "name": escape(name)}
     xs, ys, stretch = [], [], []
     for seq, bound in [*zip(seqs, bounds, strict=True), (0, None)]:
         if bound:
@@ -138,23 +149,16 @@ def _curve(
     return [band, line, marks] if empty else [band, line]
 
 
-def _visible(runs: Sequence[Run], path: str) -> bool | str:
-    """The two paths that the story is about, where a run has them; a click in the legend shows each other one."""
-    there = {path for run in runs for path in run.sweep.paths}
-    story = there & set(DEFAULT_PATHS)
-    return True if len(there) <= 2 or not story or path in story else "legendonly"
-
-
 def _layout(runs: Sequence[Run], title: str, subtitle: str, entries: int) -> Layout:
     seqs = sorted({seq for run in runs for seq in run.sweep.seqs})
     every = ceil(len(seqs) / LABELS)
     shown = [seq for i, seq in enumerate(reversed(seqs)) if i % every == 0]
-    columns = 4 if entries > 6 else 2
+    columns = min(max(entries, 2), LEGEND_COLUMNS)
     marks: dict[str, list[str]] = {}
     for letter, run in zip(LETTERS, runs, strict=False):
         marks.setdefault(run.mark, []).append(letter)
     said = [f"{', '.join(letters)}: {escape(mark)}" for mark, letters in marks.items() if mark]
-    text = "<br>".join(["sequence length", *said])
+    text = "sequence length" + (f"<br>{' · '.join(said)}" if said else "")
     return frame(title, subtitle, LEGEND_ROW_PX * ceil(max(entries, 1) / columns)) | {
         "meta": {"made_for_px": MADE_FOR_PX},
         "uirevision": ",".join(run.id for run in runs),

@@ -48,11 +48,12 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """Of the run, and of its points what is not `ok`: "done: 16 ok, 1 out of memory"."""
+        """Its points by status, and its state where that is not done: "16 ok, 1 out of memory", "cancelled: 3 ok"."""
         words = [
             f"{n:,} {STATUS_WORDS[status]}" for status, n in sorted(self.points.items(), key=lambda p: p[0] != "ok")
         ]
-        return f"{self.run.state}: {', '.join(words)}" if words else self.run.state
+        state = [] if words and self.run.state == "done" else [self.run.state]
+        return ": ".join([*state, *([", ".join(words)] if words else [])])
 
     @property
     def title(self) -> str:

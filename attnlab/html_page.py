@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from attnlab import comparison, comparison_figure, exactness_figure, figures, summary, table, tabular
+from attnlab import comparison, exactness_figure, figures, summary, table, tabular
 from attnlab.figures import CHROME, TOKENS, Figure
 from attnlab.run import Run
 from attnlab.sweep import DEFAULT_PATHS, TIME
@@ -92,8 +92,10 @@ def page_of(run: Run, *, theme: str = "light", title: str = "") -> str:
     return document(summary.sentence(run), [title, " · ".join(tabular.facts(run))], charts(run), below, theme=theme)
 
 
-def comparison_of(runs: Sequence[Run], names: Sequence[str], *, theme: str = "light") -> str:
-    """Runs side by side as one HTML document; `names` are what people call them."""
+def comparison_of(
+    runs: Sequence[Run], names: Sequence[str], drawn: Mapping[str, Figure], *, theme: str = "light"
+) -> str:
+    """Runs side by side, with what is drawn of them, as one HTML document; `names` are what people call them."""
     letters = comparison.LETTERS[: len(runs)]
     differ = [["", *letters], *([d.what, *d.values] for d in comparison.differences(runs))]
     told = [callout.text for callout in comparison.callouts(runs)]
@@ -103,7 +105,6 @@ def comparison_of(runs: Sequence[Run], names: Sequence[str], *, theme: str = "li
         ("Changes beyond the intervals", _lines(told or ["none"])),
         ("Point by point", _table(tabular.ratio_rows(runs))),
     ]
-    drawn = {"latency": comparison_figure.latency(runs), "ratio": comparison_figure.ratio(runs)}
     return document(comparison.sentence(runs), called, drawn, below, theme=theme)
 
 

@@ -40,7 +40,7 @@ def test_an_entry_says_what_the_run_shows_without_its_points(runs, monkeypatch):
     going_on, ended = runs.entries()
     assert (going_on.sentence, going_on.status) == ("", "running")
     assert ended.sentence.endswith("standard runs out of memory at 256.") or "host memory at 256" in ended.sentence
-    assert ended.status == "done: 3 ok, 1 out of memory" and ended.run.measurements == ()
+    assert ended.status == "3 ok, 1 out of memory" and ended.run.measurements == ()
     assert runs.describe(10.0)  # and nothing is left to do
 
 
@@ -239,7 +239,7 @@ def test_what_is_chosen(wanted, found):
 def test_an_entry_in_words():
     first = ENTRIES[0]
     assert first.versions == "torch 2.11.0+cu130 · flash-attn-4 4.0.0b36"
-    assert first.status == "done: 4 ok, 1 out of memory, 1 skipped"
+    assert first.status == "4 ok, 1 out of memory, 1 skipped"
     assert first.shape == "batch 1, heads 8 over 2, dim 64, bfloat16, causal"
     assert (first.title, ENTRIES[2].title) == ("NVIDIA H200, 2026-11-30", "The *fast* one")
     assert ENTRIES[1].shape.endswith("bfloat16, exactness") and ENTRIES[2].versions == ""

@@ -45,18 +45,18 @@ def of_run(run: Run, name: str) -> None:
     _markdown(tabular.to_markdown(run, name))
 
 
-def of_comparison(runs: Sequence[Run], names: Sequence[str], drawn: Mapping[str, Figure]) -> None:
-    """The formats of several runs side by side. JSON is a run's own, so there is none of several."""
+def of_comparison(runs: Sequence[Run], names: Sequence[str], paths: Sequence[str], drawn: Mapping[str, Figure]) -> None:
+    """The formats of several runs side by side, `paths` of them `drawn`. JSON is a run's own, so there is none of several."""
     theme = "dark" if st.toggle(DARK, key="runs_dark") else "light"
     files = {
         "csv": ("CSV", lambda: tabular.to_csv(*runs)),
         "parquet": ("Parquet", lambda: tabular.to_parquet(*runs)),
-        "html": ("HTML", lambda: html_page.comparison_of(runs, names, theme=theme)),
+        "html": ("HTML", lambda: html_page.comparison_of(runs, names, drawn, theme=theme)),
         "md": ("Markdown", lambda: tabular.comparison_markdown(runs, names)),
     }
     stem = f"attnlab-comparison-of-{len(runs)}."
     _files(stem, files)
-    _pictures(f"{[run.id for run in runs]} {theme}", stem, drawn, theme)
+    _pictures(f"{[run.id for run in runs]} {theme} {paths}", stem, drawn, theme)
     _markdown(tabular.comparison_markdown(runs, names))
 
 

@@ -12,6 +12,7 @@ from attnlab.run import Run
 from attnlab.ui import chart, run_files, runs_table, text
 
 CHART_HEIGHT = "max(330px, 44vh)"
+COMPARED_HEIGHT = "max(360px, 50vh)"
 
 
 def one(entry: Entry, run: Run, rename: Callable[[str], None]) -> None:
@@ -59,10 +60,18 @@ def several(runs: Sequence[Run], names: Sequence[str]) -> None:
             "A change counts where the intervals of the two medians part, neither point is launch-bound and both were timed "
             "at the same clock. What differs from one run to the next without a cause is in no interval: 1 to 4 % on an H200."
         )
-    drawn = {"latency": comparison_figure.latency(runs), "ratio": comparison_figure.ratio(runs)}
+    every = comparison_figure.paths_of(runs)
+    chosen = st.multiselect(
+        "Paths", every, comparison_figure.story(runs), key=f"paths of {[run.id for run in runs]}",
+        placeholder="Paths in the charts: none", label_visibility="collapsed",
+    )  # fmt: skip
+    paths = [path for path in every if path in chosen]
+    drawn = {"latency": comparison_figure.latency(runs, paths), "ratio": comparison_figure.ratio(runs, paths)}
     for place, (what, figure) in zip(chart.slots(2, 3), drawn.items(), strict=True):
         with place:
             alt = {"latency": "Latency of each run", "ratio": "Ratio of the runs' times to the first"}[what]
-            chart.plotly_chart(figure, key=f"runs_c_{what}", height=CHART_HEIGHT, alt=f"{alt}, against sequence length")
+            chart.plotly_chart(
+                figure, key=f"runs_c_{what}", height=COMPARED_HEIGHT, alt=f"{alt}, against sequence length"
+            )
     runs_table.ratios(runs)
-    run_files.of_comparison(runs, names, drawn)
+    run_files.of_comparison(runs, names, paths, drawn)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHOWN_MAX = 1_000  # rows; a search finds the others
-ROWS = 9
+ROWS = 7
 ROW_PX = 37
 RATIO_ROWS = 12
 DESCRIBE_S = 0.2  # of a page's run go into sentences that the list still lacks
@@ -106,10 +106,10 @@ def frame(shown: Sequence[Entry]) -> pd.DataFrame:
         "date": [moment(entry.run.created) for entry in shown],
         "name": [entry.name for entry in shown],
         "device": [entry.device for entry in shown],
+        "sentence": [entry.sentence for entry in shown],
         "problem": [entry.shape for entry in shown],
         "seqs": [lengths(entry) for entry in shown],
         "status": [entry.status for entry in shown],
-        "sentence": [entry.sentence for entry in shown],
         "from": [origin(entry) for entry in shown],
         "paths": [", ".join(entry.run.sweep.paths) for entry in shown],
         "versions": [entry.versions for entry in shown],
@@ -132,7 +132,7 @@ def lengths(entry: Entry) -> str:
 
 def origin(entry: Entry) -> str:
     """Where it comes from: a number that was not measured here says so."""
-    return "recorded, ships with AttnLab" if entry.ships else "imported" if entry.run.recorded else "measured here"
+    return "ships with AttnLab" if entry.ships else "imported" if entry.run.recorded else "measured here"
 
 
 def zone() -> str:
@@ -146,13 +146,13 @@ def zone() -> str:
 def config() -> dict[str, Any]:
     return {
         "date": st.column_config.DatetimeColumn("Date", format="YYYY-MM-DD HH:mm", timezone=zone(), width=135),
-        "name": text("Name", 130),
-        "device": text("Device", 140),
-        "problem": text("Problem", 300),
+        "name": text("Name", 175),
+        "device": text("Device", 135),
+        "sentence": text("Sentence", 470),
+        "problem": text("Problem", 290),
         "seqs": text("Sequence", 125),
-        "status": text("Status", 175),
-        "sentence": text("Sentence", 560),
-        "from": text("From", 120),
+        "status": text("Status", 190),
+        "from": text("From", 145),
         "paths": text("Paths", 190),
         "versions": text("Versions", 330),
         "note": text("Note", 200),
