@@ -375,3 +375,17 @@ def test_f15_short_sequences_are_marked_launch_bound(cuda_bench):
         problem = AttentionProblem(batch=1, seq_q=seq, heads=8, head_dim=64)
         m = visit(cuda_bench, problem, ["flash"])["flash"]
         assert m.launch_bound and m.host_ms > m.device_ms, (seq, m)
+
+
+def test_a_worker_that_lives_for_days_forgets_its_oldest_points(monkeypatch):
+    monkeypatch.setattr("attnlab.measure.point.POINTS_KEPT", 2)
+    bench = Bench(torch.device("cpu"))
+    for seq in (16, 32, 48):
+        for phase in ("quick", "refined"):
+            visit(
+                bench,
+                AttentionProblem(batch=1, seq_q=seq, heads=1, head_dim=32, dtype="float32"),
+                ["flash"],
+                phase=phase,
+            )
+    assert [problem.seq_q for _, problem in bench._known] == [32, 48] and len(bench._series) == 2

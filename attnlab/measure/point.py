@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import TypeVar
 
 import torch
 
@@ -40,6 +41,9 @@ GRAPH_FREE_SHARE = 0.9  # of the free memory
 OUTSIDE_FACTOR, OUTSIDE_MS = 3.0, 0.5
 
 
+POINTS_KEPT = 4096  # between its quick and its refined visit; one that is forgotten begins anew
+
+Key, Value = TypeVar("Key"), TypeVar("Value")
 Work = Callable[[Measurement, Verdict], Measurement]  # a point to be filled in, and whether its path can run
 
 
@@ -54,6 +58,19 @@ class Known:
     kernel: str  # in which it spends most of its time; "" where the profiler may not look
 
 
+class Newest(dict[Key, Value]):
+    """A dict that forgets its oldest entry when it would hold more than `most`: a worker lives for days."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self.most:
+            del self[next(iter(self))]
+
+
 class Bench:
     """Measures on one device."""
 
@@ -65,8 +82,8 @@ class Bench:
         self.facts = device_facts(device)
         self.trials = Trials(device)
         self.timer = make_timer(device)
-        self._known: dict[tuple[str, AttentionProblem], Known] = {}
-        self._series: dict[tuple[str, AttentionProblem, str], Series] = {}
+        self._known: Newest[tuple[str, AttentionProblem], Known] = Newest(POINTS_KEPT)
+        self._series: Newest[tuple[str, AttentionProblem, str], Series] = Newest(POINTS_KEPT)
 
     def step(
         self,
