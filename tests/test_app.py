@@ -675,6 +675,16 @@ def test_the_reason_of_a_finished_run_is_said():
     assert said.startswith("Measured 30 November 2026") and "measured on another device" in said
 
 
+def test_who_waits_sees_how_many_are_ahead():
+    run = replace(recorded_run(), id="c", recorded=False, state="queued", measurements=())
+    busy = WorkerState(state="busy")
+    said = status.line(Snapshot(version=1, worker=busy, run=run, queue=("a", "b", "c")), run, Form(run.sweep))
+    assert said.startswith("Queued, 3 runs ahead: ")
+    assert status.queued(Snapshot(version=1, worker=busy, run=run, queue=("c",)), run) == "Queued, 1 run ahead"
+    ready = WorkerState(state="ready")
+    assert status.queued(Snapshot(version=1, worker=ready, run=run, queue=("c",)), run) == "Queued"
+
+
 def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monkeypatch):
     monkeypatch.setenv("ATTNLAB_PUBLIC", "seq=256,seconds=5")
     shell._public.clear()

@@ -54,7 +54,7 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     elif run.recorded:
         said = f":violet-badge[{escape(run.mark)}] {units.shape(run.sweep.problem)}"
     elif run.active:
-        head = "Measuring" if run.state == "running" else "Queued"
+        head = "Measuring" if run.state == "running" else queued(snapshot, run)
         if snapshot.worker.state == "starting":
             head = "Starting the worker"
         elif snapshot.worker.state == "restarting" and not run.activity:  # a running one says which in its activity
@@ -70,6 +70,13 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
     if run.id and not run.recorded and form.sweep is not None and run.sweep != form.sweep:
         said += f" · :orange[the form differs from the run shown: {units.shape(run.sweep.problem)}]"
     return said
+
+
+def queued(snapshot: Snapshot, run: Run) -> str:
+    """What a run waits for: "Queued, 2 runs ahead"; the one that is being measured counts."""
+    place = snapshot.queue.index(run.id) if run.id in snapshot.queue else 0
+    ahead = place + (snapshot.worker.state == "busy")
+    return f"Queued, {ahead} run{'s' if ahead > 1 else ''} ahead" if ahead else "Queued"
 
 
 def recording(name: str, run: Run) -> str:
