@@ -7,6 +7,8 @@
     python -m attnlab roofline --gpu H200          time on paper; --textbook: as the textbook has it, and wrong
     python -m attnlab plan --gpu H200 --seq 32768  what each path needs of its memory, and the longest sequence that fits
     python -m attnlab claims                       what people say of FlashAttention, tested here
+    python -m attnlab export RUN --csv FILE        a run of the store as files; RUN: last, a run's id or its beginning, h200
+    python -m attnlab import FILE_OR_FOLDER        runs from other machines into the store
     python -m attnlab doctor                       what is installed, whether it works, and what to do about the rest
 
 Exit codes: 0 when it ran (a point out of memory is a result, and so is an answer that fails), 1 when it could not, 2 for
@@ -29,12 +31,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attnlab import calculate, claims, hardware, nvml, protocol, table, textbook, verdicts
+from attnlab import (
+    calculate,
+    claims,
+    exchange,
+    hardware,
+    html_page,
+    nvml,
+    picture,
+    protocol,
+    table,
+    tabular,
+    textbook,
+    verdicts,
+)
+from attnlab.checked import shown
 from attnlab.command_line import PROGRAM
 from attnlab.device import Device
 from attnlab.doctor import report
 from attnlab.doctor.examination import Examination
-from attnlab.export import write_run
+from attnlab.export import recorded_runs, write_run
 from attnlab.lab import Lab, default_worker_command
 from attnlab.paths import PATHS
 from attnlab.presets import PRESETS
@@ -58,6 +74,9 @@ from attnlab.sweep import (
 )
 
 MAX_STEPS = 100_000
+COMMANDS = ("compare", "sweep", "check", "record", "roofline", "plan", "claims", "export", "import", "doctor")
+FORMATS = ("json", "csv", "parquet", "md", "html")  # of an export, an option and a file each
+NAMED = 5  # runs that an error names
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,7 +112,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog=PROGRAM, description="Standard attention and FlashAttention, measured.", allow_abbrev=False)
-    commands = parser.add_subparsers(dest="command", metavar="{compare,sweep,check,record,roofline,plan,claims,doctor}")
+    commands = parser.add_subparsers(dest="command", metavar=f"{{{','.join(COMMANDS)}}}")
     for name, run, add, text in (
         ("compare", _compare, _add_compare, "two paths back to back, round by round, wall clock"),
         ("sweep", _sweep, _add_sweep, "latency and memory against sequence length, as a live table"),
@@ -102,6 +121,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         ("roofline", _roofline, _add_roofline, "time on paper: FLOPs over peak and bytes over bandwidth"),
         ("plan", _plan, _add_plan, "what each path needs of a device's memory, and what fits"),
         ("claims", _claims, _add_claims, "what people say of FlashAttention, tested here"),
+        ("export", _export, _add_export, "a run as files: JSON, CSV, Parquet, Markdown, HTML, PNG and SVG"),
+        ("import", _import, _add_import, "runs from other machines into the store: JSON files, or folders of them"),
         ("doctor", _doctor, _add_doctor, "what is installed, whether it works, and what to do about the rest"),
     ):
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
@@ -109,7 +130,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         add(command)
     arguments, unknown = parser.parse_known_args(argv)
     if arguments.command is None:
-        parser.error("no command given; legal: compare, sweep, check, record, roofline, plan, claims, doctor")
+        parser.error(f"no command given; legal: {', '.join(COMMANDS)}")
     if unknown:
         legal = [option for action in arguments.parser._actions for option in action.option_strings]
         arguments.parser.error(f"{unknown[0]} is not an option; legal: {', '.join(legal)}")
@@ -210,6 +231,22 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print strict JSON instead of a table")
 
 
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "which", metavar="RUN", help="last, a run's id or the beginning of one, or a run that ships: h200"
+    )
+    for ending in FORMATS:
+        parser.add_argument(f"--{ending}", type=_writable, metavar="FILE", help="write this format there")
+    parser.add_argument("--pictures", type=_folder, metavar="FOLDER", help="write each chart there, as PNG and SVG")
+    parser.add_argument("--dark", action="store_true", help="dark charts; default: light")
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="FILE_OR_FOLDER", help="a run as JSON, or a folder of them"
+    )
+
+
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     usual = default_sweep("cuda").problem
     _add_gpu(parser, "this device")
@@ -302,6 +339,13 @@ def _writable(text: str) -> Path:
         writable = False
     if not writable:
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written; legal: a file in a folder that exists")
+    return path
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not (path.is_dir() and os.access(path, os.W_OK)):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written to; legal: a folder that exists")
     return path
 
 
@@ -489,6 +533,65 @@ def _doctor(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(report.table(look, shutil.get_terminal_size().columns)))
     return 0 if look.usable else 1
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    """1 when a picture cannot be made; what else is asked for is written all the same."""
+    asked = {ending: path for ending in FORMATS if (path := getattr(arguments, ending)) is not None}
+    if not asked and arguments.pictures is None:
+        arguments.parser.error(f"nothing to write; legal: {', '.join(f'--{name}' for name in (*FORMATS, 'pictures'))}")
+    run, theme = _stored(arguments), "dark" if arguments.dark else "light"
+    make: dict[str, Callable[[], str | bytes]] = {
+        "csv": lambda: tabular.to_csv(run),
+        "parquet": lambda: tabular.to_parquet(run),
+        "md": lambda: tabular.to_markdown(run),
+        "html": lambda: html_page.page_of(run, theme=theme),
+    }
+    for ending, path in asked.items():
+        if ending == "json":
+            write_run(run, path)
+        else:
+            content = make[ending]()
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        print(f"written: {path}")
+    if arguments.pictures is None:
+        return 0
+    try:
+        made = picture.pictures(html_page.charts(html_page.only(run, html_page.story(run))), theme)
+    except picture.NoPicture as error:
+        print(f"{arguments.parser.prog}: {error}", file=sys.stderr)
+        return 1
+    for name, content in made.items():
+        path = arguments.pictures / f"{exchange.file_name(run, '').removesuffix('.')}-{name}"
+        path.write_bytes(content)
+        print(f"written: {path}")
+    return 0
+
+
+def _stored(arguments: argparse.Namespace) -> Run:
+    """The run that is asked for. Leaves by SystemExit(2) with the legal names."""
+    store, shipped = Store(), recorded_runs()[0]
+    ids = [entry.run.id for entry in store.entries()]
+    fitting = [i for i in ids if i == arguments.which] or [i for i in ids if i.startswith(arguments.which)]
+    fitting = ids[:1] if arguments.which == "last" else fitting
+    if len(fitting) == 1 and (run := store.load(fitting[0])) is not None:
+        return run
+    if arguments.which in shipped:
+        return shipped[arguments.which]
+    many = f"begins {len(fitting)} ids" if fitting else "is no run here"
+    legal = ", ".join([*(["last"] if ids else []), *ids[:NAMED], *shipped])
+    arguments.parser.error(f"{shown(arguments.which)} {many}; legal: {legal}")
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    """0 when nothing was refused; what can be taken is taken all the same."""
+    store, ids = Store(), {run.id for run in recorded_runs()[0].values()}
+    outcomes = [outcome for path in arguments.paths for outcome in exchange.take_from(store, path, ids)]
+    for outcome in outcomes:
+        print(outcome.text, file=sys.stderr if outcome.status == "refused" else sys.stdout)
+    if store.problem:
+        print(f"{arguments.parser.prog}: {store.problem}", file=sys.stderr)
+    return 1 if store.problem or any(outcome.status == "refused" for outcome in outcomes) else 0
 
 
 def _plan(arguments: argparse.Namespace) -> int:

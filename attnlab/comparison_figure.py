@@ -35,7 +35,8 @@ from attnlab.units import ms
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")  # one a run
 MADE_FOR_PX = 760  # two stand side by side on the page
-LEGEND_COLUMNS = 4
+LEGEND_COLUMNS = 3
+ONE_LINE = 64  # characters below the axis
 LINEAR_TO = 3.0  # ratios further apart than this are drawn on a log axis
 LABELS = 10
 
@@ -158,7 +159,8 @@ def _layout(runs: Sequence[Run], title: str, subtitle: str, entries: int) -> Lay
     for letter, run in zip(LETTERS, runs, strict=False):
         marks.setdefault(run.mark, []).append(letter)
     said = [f"{', '.join(letters)}: {escape(mark)}" for mark, letters in marks.items() if mark]
-    text = "sequence length" + (f"<br>{' · '.join(said)}" if said else "")
+    between = " · " if len(" · ".join(said)) <= ONE_LINE else "<br>"
+    text = "sequence length" + (f"<br>{between.join(said)}" if said else "")
     return frame(title, subtitle, LEGEND_ROW_PX * ceil(max(entries, 1) / columns)) | {
         "meta": {"made_for_px": MADE_FOR_PX},
         "uirevision": ",".join(run.id for run in runs),

@@ -73,7 +73,7 @@ def _take_file(store: Store, path: Path, shipped: Collection[str]) -> Outcome:
 
 
 def file_name(run: Run, ending: str) -> str:
-    """What a file of the run is called: device, day and the beginning of its id, in letters that every system takes."""
+    """What a file of the run is called: device, day and the end of its id, in letters that every system takes."""
     device = run.device.name if run.device else "run"
-    words = re.sub(r"[^a-z0-9]+", "-", f"{device} {run.created[:10]} {run.id[:8]}".lower()).strip("-")
+    words = re.sub(r"[^a-z0-9]+", "-", f"{device} {run.created[:10]} {run.id[-8:]}".lower()).strip("-")
     return f"attnlab-{words}.{ending}"
