@@ -58,13 +58,14 @@ KEPT_NOTES = 20  # of a run; a library that floods stdout must not flood the sto
 
 
 def default_worker_command() -> list[str]:
-    """ATTNLAB_WORKER is put in front: what starts the worker another way, such as "nice" or "srun --gres=gpu:1"."""
+    """ATTNLAB_WORKER is put in front: what starts the worker another way or elsewhere, such as "srun --gres=gpu:1" or
+    "ssh gpu-box cd AttnLab '&&'". ATTNLAB_WORKER_PYTHON is the interpreter there, where that is another one."""
     prefix = os.environ.get("ATTNLAB_WORKER", "")
     try:
         words = shlex.split(prefix)
     except ValueError:  # a quote that is not closed; the words as they are name no program, and the page will say so
         words = prefix.split()
-    return [*words, sys.executable, "-u", "-m", "attnlab.worker"]
+    return [*words, os.environ.get("ATTNLAB_WORKER_PYTHON") or sys.executable, "-u", "-m", "attnlab.worker"]
 
 
 @dataclass
