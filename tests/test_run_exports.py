@@ -129,8 +129,6 @@ def test_markdown_is_a_table_in_which_others_words_are_plain():
     assert rows[0][:4] == ["sequence", "standard", "flash", "speed-up"] and set(rows[1]) == {"---:"}
     assert rows[2][0] == "1,024" and rows[3][1] == "out of memory (predicted)" and rows[4][1] == "skipped"
     assert {line.count("|") for line in text.splitlines() if line.startswith("| ")} == {7}
-        7
-    }
 
 
 def test_markdown_of_a_look_is_its_table_as_it_stands():
