@@ -26,6 +26,7 @@ import queue
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,8 @@ from typing import Any, NoReturn
 from attnlab import (
     calculate,
     claims,
+    comparison,
+    devices,
     exchange,
     hardware,
     html_page,
@@ -74,6 +77,7 @@ from attnlab.sweep import (
 )
 
 MAX_STEPS = 100_000
+EVERY_S = 0.2  # between two looks at several runs
 COMMANDS = ("compare", "sweep", "check", "record", "roofline", "plan", "claims", "export", "import", "doctor")
 FORMATS = ("json", "csv", "parquet", "md", "html")  # of an export, an option and a file each
 NAMED = 5  # runs that an error names
@@ -179,6 +183,12 @@ def _add_problem(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    _add_timed(parser)
+    parser.add_argument("--devices", metavar="DEVICE,…",
+                        help="several at once: all, cpu, numbers or UUIDs; --json writes a file for each")  # fmt: skip
+
+
+def _add_timed(parser: argparse.ArgumentParser) -> None:
     _add_problem(parser)
     parser.set_defaults(task=TIME)
     parser.add_argument("--preset", type=_one_of(PRESETS), metavar="NAME",
@@ -195,14 +205,14 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
     _add_problem(parser)
-    parser.set_defaults(preset=None)
+    parser.set_defaults(preset=None, devices=None)
     looks = [task for task in TASKS if task != TIME]
     parser.add_argument("--task", type=_one_of(looks), metavar="TASK", default=looks[0],
                         help=f"{', '.join(looks)}; default: {looks[0]}")  # fmt: skip
 
 
 def _add_record(parser: argparse.ArgumentParser) -> None:
-    _add_sweep(parser)
+    _add_timed(parser)
     parser.add_argument("--task", type=_one_of(TASKS), metavar="TASK", default=TIME,
                         help=f"what is asked of each path: {', '.join(TASKS)}; default: {TIME}")  # fmt: skip
     parser.add_argument("--out", type=_writable, metavar="FILE", required=True, help="the file to write")
@@ -390,6 +400,8 @@ def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
+    if arguments.devices:
+        return _sweep_on(arguments)
     run = _measure(arguments)
     if arguments.json:
         write_run(run, arguments.json)
@@ -408,6 +420,47 @@ def _record(arguments: argparse.Namespace) -> int:
         write_run(run, path)
         print(f"written: {path}")
     return 0
+
+
+def _sweep_on(arguments: argparse.Namespace) -> int:
+    """The same sweep on several devices at once, a worker and a table for each; then how they stand to one another."""
+    try:
+        choices = devices.chosen(arguments.devices, devices.here())
+    except ValueError as error:
+        raise ProblemError(str(error)) from None
+    sweep_of(arguments, "cuda" if nvml.gpu_visible() else "cpu")
+    usual, store = default_worker_command(), Store()
+    labs = [Lab(store, worker_command=devices.worker_command(choice, usual)) for choice in choices]
+    try:
+        with _interrupts() as check:
+            runs = [lab.submit(sweep_of(arguments, _device_kind(lab, check)), fresh=True) for lab in labs]
+            shows = [table.Log(f"{choice.name}  ") for choice in choices]
+            while True:
+                done = [lab.snapshot(run_id).run for lab, run_id in zip(labs, runs, strict=True)]
+                for show, run in zip(shows, done, strict=True):
+                    show.update(run)
+                if not any(run.active for run in done):
+                    break
+                check()
+                time.sleep(EVERY_S)
+    finally:
+        for lab in labs:
+            lab.close()
+    for choice, run in zip(choices, done, strict=True):
+        name = f"{choice.name}: " if run.device is None else ""
+        print("\n".join([f"{name}{table.title(run)}", *table.rows(run), *table.footnotes(run), *table.said(run), ""]))
+    if len(done) > 1:
+        print(comparison.sentence(done))
+    for place, run in enumerate(done):
+        if arguments.json:
+            path = Path(arguments.json)
+            path = path.with_name(f"{path.stem}-{place}{path.suffix}")
+            write_run(run, path)
+            print(f"written: {path}")
+    for run in done:
+        if run.state == "failed":
+            print(f"{arguments.parser.prog}: {run.reason}", file=sys.stderr)
+    return 0 if all(run.state == "done" for run in done) else 1
 
 
 def _measure(arguments: argparse.Namespace) -> Run:

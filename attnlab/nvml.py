@@ -108,6 +108,14 @@ def reading(uuid: str) -> Reading | None:
         return None if handle is None else _read(nvml, handle)
 
 
+def cards() -> tuple[Reading, ...]:
+    """Every card of this machine, in the driver's order; none where it cannot be asked."""
+    with _nvml() as nvml:
+        count = 0 if nvml is None else _ask(nvml, nvml.nvmlDeviceGetCount) or 0
+        handles = [_ask(nvml, nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+        return tuple(_read(nvml, handle) for handle in handles if handle is not None)
+
+
 @contextmanager
 def _found(uuid: str) -> Iterator[tuple[Any, Any]]:
     """(pynvml, the card's handle), the latter None when it cannot be asked."""

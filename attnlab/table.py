@@ -96,9 +96,10 @@ def said(run: Run) -> list[str]:
 
 
 class Log:
-    """Plain lines, each point once for each pass."""
+    """Plain lines, each point once for each pass. `prefix` says of which run, where there are several."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
         self.seen: set[tuple[str, int, str]] = set()
         self.titled = False
 
@@ -110,7 +111,7 @@ class Log:
             if (m.path, m.seq, m.phase) not in self.seen:
                 self.seen.add((m.path, m.seq, m.phase))
                 done = len({key[:2] for key in self.seen})
-                print(f"[{done}/{run.sweep.point_count}] {point_line(m)}", flush=True)
+                print(f"{self.prefix}[{done}/{run.sweep.point_count}] {point_line(m)}", flush=True)
 
     def close(self, run: Run) -> None:
         """What was printed stays."""

@@ -74,7 +74,7 @@ def device() -> Device:
     return Device(
         kind="cuda" if cuda else "cpu",
         name="NVIDIA H200" if cuda else "Fake CPU",
-        uuid=MODE.get("uuid", "fake-0"),
+        uuid=os.environ.get("CUDA_VISIBLE_DEVICES") or MODE.get("uuid", "fake-0"),
         total_bytes=141 << 30,
         free_bytes=FREE_BYTES,
         torch="fake",

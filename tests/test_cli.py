@@ -468,3 +468,15 @@ def test_claims_prints_a_verdict_for_each_and_a_count(environment):
         cwd=ROOT, env=environment({}), capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1 and "at-512" in refused.stderr
+
+
+def test_the_same_sweep_on_several_devices(environment, tmp_path):
+    env = environment(fake={}) | {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
+    line = ("sweep", *SMALL, "--seqs", "128,256", "--no-refine", "--devices", "all", "--json", str(tmp_path / "run.json"))
+    ran = attnlab(*line, env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert "GPU GPU-a  [4/4]" in ran.stdout and "GPU GPU-b  [4/4]" in ran.stdout
+    runs = [json.loads((tmp_path / f"run-{place}.json").read_text())["run"] for place in (0, 1)]
+    assert [run["device"]["uuid"] for run in runs] == ["GPU-a", "GPU-b"]
+    refused = attnlab("sweep", *SMALL, "--devices", "2", env=env)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "legal: all" in refused.stderr

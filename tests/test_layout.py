@@ -49,6 +49,9 @@ FACTS = {
     "tiling",
     "online_softmax",
     "code_steps",
+    "talk",
+    "rehearsal",
+    "stage_words",
 }
 MIDDLE = {
     "lab",
@@ -56,6 +59,7 @@ MIDDLE = {
     "database",
     "process",
     "doctor",
+    "devices",
     "figures",
     "exactness_figure",
     "roofline_figure",
@@ -69,6 +73,8 @@ MIDDLE = {
     "picture",
     "html_page",
     "comparison_figure",
+    "stage_figure",
+    "softmax_figure",
     "table",
     "cli",
 }
