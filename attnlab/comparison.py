@@ -223,7 +223,7 @@ def _whom(ratio: Ratio, differ: Sequence[Difference], letter: str) -> tuple[str,
     others = [d for d in differ if d.kind not in (PACKAGE, PROVIDER)]
     if not others and before != after:
         return (after, f"than {old}") if same_package else (f"{ratio.path} ({after})", f"than with {before}")
-    named = [d for d in others if d.what not in NAMELESS]
+    named = [d for d in others if d.what not in NAMELESS and NONE not in d.values]
     if len(others) == 1 == len(named) and (before == after or package == "PyTorch"):
         (one,) = named
         return ratio.path, f"with {one.what} {one.values[-1]} than with {one.what} {one.values[0]}"

@@ -163,7 +163,7 @@ def _layout(runs: Sequence[Run], title: str, subtitle: str, entries: int) -> Lay
     text = "sequence length" + (f"<br>{between.join(said)}" if said else "")
     return frame(title, subtitle, LEGEND_ROW_PX * ceil(max(entries, 1) / columns)) | {
         "meta": {"made_for_px": MADE_FOR_PX},
-        "uirevision": ",".join(run.id for run in runs),
+        "uirevision": ",".join(escape(run.id) for run in runs),
         "legend": {
             "orientation": "h", "tracegroupgap": 0, "entrywidthmode": "fraction", "entrywidth": 0.96 / columns,
             "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "font": {"size": TEXT_PX},

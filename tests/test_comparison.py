@@ -130,6 +130,7 @@ def test_only_ok_points_are_compared(status):
         (replace(CARD, driver="580.2"), SWEEP, "with driver 580.2 than with driver 570.1"),
         (replace(CARD, torch="2.13.0"), SWEEP, "with torch 2.13.0 than with torch 2.11.0"),
         (replace(CARD, torch="2.13.0", driver="580.2"), SWEEP, "in B than in A"),
+        (replace(CARD, driver=""), SWEEP, "in B than in A"),
         (replace(CARD, uuid="GPU-2"), SWEEP, "in B than in A"),
         (CARD, replace(SWEEP, problem=replace(SWEEP.problem, batch=8)), "with batch 8 than with batch 4"),
         (CARD, SWEEP, "in B than in A"),

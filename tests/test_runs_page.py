@@ -1,0 +1,301 @@
+"""The runs page through AppTest: the list, its filters, one run, several, names, deletion, imports, files; in a browser."""
+
+import json
+import re
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from samples import F25, H200
+from streamlit.testing.v1 import AppTest
+from test_store import finished
+
+from attnlab import export, picture
+from attnlab.lab import Lab
+from attnlab.store import Store
+from attnlab.ui import runs_table, shell
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT_S = 60.0
+EVIL = "<img src=x onerror=alert(1)> *bold* [a](http://b) :red[c]"
+
+
+def slower(run, name, factor, **more):
+    """The run with every time so many times as long, known within 1 %."""
+    points = tuple(
+        replace(m, device_ms=t, device_ms_low=0.99 * t, device_ms_high=1.01 * t, samples=20, launch_bound=False)
+        if m.ok and (t := m.device_ms * factor)
+        else m
+        for m in run.measurements
+    )
+    return replace(run, id=name, measurements=points, **more)
+
+
+@pytest.fixture
+def store(private_home):
+    """Runs that were measured here and imported ones, before the page opens."""
+    kept = Store(private_home)
+    for n in range(3):
+        finished(kept, f"r{n}")
+    kept.add(slower(F25, "old", 1.0, created="2026-11-01T10:00:00Z", device=replace(F25.device, driver="570")))
+    kept.add(slower(F25, "new", 1.5, created="2026-11-02T10:00:00Z", device=replace(F25.device, driver="580")))
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def open_page(store, private_home, monkeypatch):
+    labs = []
+
+    def open_page(recorded=None):
+        monkeypatch.setenv("FAKE_WORKER", "{}")
+        command = [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
+        labs.append(Lab(Store(private_home), worker_command=command))
+        monkeypatch.setattr(shell, "lab", lambda: labs[0])
+        monkeypatch.setattr(shell, "recordings", lambda: (recorded or {}, []))
+        runs_table.shipped.clear()
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        monkeypatch.setattr(shell, "PAGES", (("pages/runs.py", "Runs"),))  # no other page submits a run of its own
+        app.run()
+        assert not app.exception and not app.dataframe, "the table comes a moment after the first paint"
+        return ran(app)
+
+    yield open_page
+    for lab in labs:
+        lab.close()
+    runs_table.shipped.clear()
+
+
+def ran(page):
+    page.run()
+    assert not page.exception
+    return page
+
+
+def listed(page):
+    return page.dataframe[0].value
+
+
+def choose(page, *wanted):
+    """Ticks the rows whose name or device is wanted."""
+    table = page.dataframe[0]
+    rows = [i for i, row in enumerate(table.value.to_dict("records")) if {row["name"], row["device"]} & set(wanted)]
+    page.session_state[table.key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+    return ran(page)
+
+
+def sentence(page):
+    return unescape(re.sub("<[^>]*>", "", page.get("html")[0].value)).replace("\u2060", "")
+
+
+def words(page):
+    return "\n".join(m.value for m in page.main.markdown).replace("\\", "")
+
+
+def named(store):
+    store.label("old", "before", "")
+    store.label("new", "after", "")
+
+
+def test_the_list_says_of_every_run_what_it_was_and_what_it_shows(open_page):
+    page = open_page({"h200": replace(F25, id="shipped", device=H200)})
+    table = listed(page)
+    assert sentence(page).count("6 runs from 2 devices: choose one to look at it, two to 6 to compare them.") == 1
+    assert Counter(table["from"]) == {"measured here": 3, "ships with AttnLab": 1, "imported": 2}
+    row = table[table["name"] == "h200"].iloc[0]
+    assert row["device"] == "NVIDIA H200" and row["status"] == "4 ok, 1 out of memory, 1 skipped"
+    assert row["problem"] == "batch 1, heads 8 over 2, dim 64, bfloat16, causal" and row["seqs"] == "1,024 to 131,072"
+    assert all(table["sentence"].str.endswith(".")), "every run that has ended says what it shows"
+    assert list(table["date"]) == sorted(table["date"], reverse=True)
+    assert "flash-attn 2.8.3" in table[table["device"] == "a CPU"].iloc[0]["versions"]
+
+
+def test_search_and_filters_cut_the_list_down(open_page, store):
+    store.label("old", "The one", "noisy neighbour")
+    page = open_page()
+    page.text_input("runs_search").set_value("NOISY")
+    assert list(listed(ran(page))["name"]) == ["The one"]
+    page.text_input("runs_search").set_value("")
+    page.multiselect("runs_device").set_value(["a CPU"])
+    assert len(listed(ran(page))) == 3
+    page.multiselect("runs_device").set_value([])
+    page.multiselect("runs_shape").set_value(["batch 1, heads 8 over 2, dim 64, bfloat16, causal"])
+    assert len(listed(ran(page))) == 2 and "5 runs from 2 devices, 2 of them shown" in sentence(page)
+    page.multiselect("runs_path").set_value(["flash"])
+    assert len(listed(ran(page))) == 2
+
+
+def test_one_run_is_shown_named_and_noted(open_page, store):
+    named(store)
+    page = choose(open_page(), "before")
+    assert sentence(page).startswith("At sequence 1,024 flash is") and "recorded on NVIDIA H200" in sentence(page)
+    assert {c.key for c in page.get("bidi_component")} == {"runs_latency", "runs_memory", "runs_speedup"}
+    page.text_input("name of old").set_value("Renamed  twice")
+    page.text_input("note of old").set_value(EVIL)
+    ran(page)
+    (entry,) = [e for e in store.entries() if e.run.id == "old"]
+    assert (entry.name, entry.note) == ("Renamed twice", EVIL)
+    assert "Renamed twice" in list(listed(ran(page))["name"])
+    assert page.text_input("name of old").value == "Renamed  twice", "the choice stays while its row changes"
+
+
+def test_a_run_that_ships_can_be_looked_at_and_not_changed(open_page):
+    page = choose(open_page({"h200": replace(F25, id="shipped")}), "h200")
+    assert page.text_input("name of shipped").disabled and page.text_input("note of shipped").disabled
+    assert page.button("runs_delete").disabled
+
+
+def test_deleted_runs_are_gone_at_once_and_come_back(open_page, store):
+    page = choose(open_page(), "a CPU")
+    assert page.button("runs_delete").label == "Delete 3" and page.button("runs_undo").disabled
+    page.button("runs_delete").click()
+    assert list(listed(ran(page))["device"]) == ["NVIDIA H200"] * 2 and store.deleted_count() == 3
+    assert page.button("runs_delete").disabled and page.button("runs_undo").label == "Undo delete (3)"
+    page.button("runs_undo").click()
+    assert len(listed(ran(page))) == 5 and store.deleted_count() == 0
+
+
+def test_two_runs_are_compared_with_what_differs_first(open_page, store):
+    named(store)
+    page = choose(open_page(), "before", "after")
+    assert "50 % slower with driver 580 than with driver 570 at" in sentence(page)
+    said = words(page)
+    assert said.index("| driver | 570 | 580 |") < said.index("flash is 50 % slower")
+    assert "**A** before" in said and "**B** after" in said, "the older one is what the newer is held against"
+    assert {c.key for c in page.get("bidi_component")} == {"runs_c_latency", "runs_c_ratio"}
+    ratios = page.dataframe[1].value
+    assert list(ratios["ratio"]) == pytest.approx([1.5] * 4) and set(ratios["verdict"]) == {"50 % slower"}
+    charts = [json.loads(c.proto.json)[0] for c in page.get("bidi_component") if c.key == "runs_c_ratio"]
+    (line,) = [t for t in charts[0]["data"] if t["uid"] == "B flash-line"]
+    assert line["y"] == pytest.approx([1.5] * 3)
+
+
+def test_more_runs_than_letters_are_said_and_not_drawn(open_page, store):
+    for n in range(8):
+        store.add(slower(F25, f"x{n}", 1.0))
+    page = choose(open_page(), "NVIDIA H200")
+    assert "10 are chosen, compared are 6" in words(page)
+
+
+def upload(page, *files):
+    page.file_uploader("runs_files").set_value([(name, content, "application/json") for name, content in files])
+    [button] = [b for b in page.button if b.label == "Import"]
+    button.click()
+    return ran(page)
+
+
+def told(page):
+    return [e.value.replace("\\", "") for e in (*page.success, *page.error)]
+
+
+def test_files_come_in_once_and_what_is_no_run_is_refused_in_one_line(open_page, store):
+    good = export.run_to_text(replace(F25, id="fresh")).encode()
+    page = upload(open_page(), ("good.json", good), ("cut.json", good[:300]), (f"{EVIL}.json", b"[]"))
+    added, cut, evil = told(page)
+    assert added == "'good.json' imported (recorded on NVIDIA H200, 2026-11-30)"
+    assert cut.startswith("'cut.json' is refused: the file is not JSON") and "\n" not in cut
+    assert "is refused: this is no run; legal" in evil
+    assert all(sign not in page.error[1].value.replace(f"\\{sign}", "") for sign in "<[*"), "a name is no markup"
+    assert store.load("fresh") == replace(F25, id="fresh") and len(listed(page)) == 6
+    page = upload(page, ("again.json", good))
+    assert told(page) == ["'again.json' is here already, nothing is changed (recorded on NVIDIA H200, 2026-11-30)"]
+    assert len(listed(page)) == 6 and told(ran(page)) == []
+
+
+def plain(page):
+    """Whether no sign of EVIL stands in any markdown as markup."""
+    texts = [m.value for m in page.main.markdown]
+    assert any("onerror" in text for text in texts)
+    return not any(re.search(r"(?<!\\)(<img|\*bold|\[a|\[c|:red)", text) for text in texts)
+
+
+def test_a_hostile_run_is_text_wherever_it_is_shown(open_page, store):
+    evil = replace(F25, id=EVIL, reason=EVIL, device=replace(H200, name=EVIL, torch=EVIL, driver=EVIL))
+    page = upload(open_page(), ("evil.json", export.run_to_text(evil).encode()))
+    store.label(EVIL, EVIL, EVIL)
+    page = choose(ran(page), EVIL)
+    assert plain(page)
+    assert "<img" not in page.get("html")[0].value
+    charts = [c.proto.json for c in page.get("bidi_component")]
+    assert len(charts) == 3 and not any("<img" in chart for chart in charts)
+    page = choose(page, EVIL, "NVIDIA H200")
+    assert plain(page)
+    assert not any("<img" in c.proto.json for c in page.get("bidi_component"))
+
+
+def test_every_format_has_its_button_and_markdown_is_there_to_copy(open_page, store):
+    named(store)
+    page = choose(open_page(), "before")
+    assert [b.label for b in page.download_button] == ["CSV", "Parquet", "JSON", "HTML", "Markdown"]
+    assert page.code[0].value.startswith("**before**") and "| sequence | standard | flash |" in page.code[0].value
+
+
+def test_pictures_are_drawn_beside_the_page(open_page, store, monkeypatch):
+    monkeypatch.setattr(picture, "pictures", lambda figures, theme: {f"{name}.png": b"x" for name in figures})
+    monkeypatch.setattr(picture.browser, "find", lambda: "a browser")
+    named(store)
+    page = choose(open_page(), "before")
+    page.button("runs_draw").click()
+    limit = time.monotonic() + LIMIT_S
+    while not [b for b in ran(page).download_button if b.label == "efficiency.png"]:
+        assert time.monotonic() < limit
+    labels = [b.label for b in page.download_button if b.label.endswith("png")]
+    assert labels == ["latency.png", "memory.png", "speedup.png", "efficiency.png"]
+    assert not [b for b in choose(page, "after").download_button if b.label.endswith("png")], "they were of another run"
+
+
+def test_without_a_browser_the_page_says_so_and_offers_the_rest(open_page, store, monkeypatch):
+    named(store)
+    page = choose(open_page(), "before")
+    monkeypatch.setattr(picture.browser, "find", lambda: None)
+    page.button("runs_draw").click()
+    (warning,) = ran(page).warning
+    assert "none of chromium" in warning.value and "all other formats are there without it" in warning.value
+
+
+def test_the_choice_stays_with_its_run_when_others_come(open_page, store):
+    named(store)
+    page = choose(open_page(), "before")
+    store.add(slower(F25, "newest", 2.0, created="2026-12-01T10:00:00Z"))
+    assert len(listed(ran(page))) == 6
+    assert page.text_input("name of old").value == "before"
+
+
+def test_sentences_that_the_list_lacks_come_a_few_at_a_time(open_page, monkeypatch):
+    monkeypatch.setattr(runs_table, "DESCRIBE_S", -1.0)  # no time at all
+    page = open_page()
+    assert "sentences are still being written" in words(page) and set(listed(page)["sentence"]) == {""}
+    monkeypatch.setattr(runs_table, "DESCRIBE_S", 5.0)
+    assert all(listed(ran(page))["sentence"]) and "still being written" not in words(page)
+
+
+def test_a_long_list_shows_its_newest_and_says_so(open_page, monkeypatch):
+    monkeypatch.setattr(runs_table, "SHOWN_MAX", 2)
+    page = open_page()
+    assert len(listed(page)) == 2 and "the newest 2 of 5 are in the table" in words(page)
+
+
+def test_a_run_is_found_chosen_and_saved_in_a_browser(start_app, store, chromium_page, tmp_path):
+    named(store)
+    chromium_page.goto(start_app("app.py") + "/runs")
+    canvas = chromium_page.locator("[data-testid=stDataFrame] canvas").first
+    canvas.wait_for()
+    chromium_page.get_by_placeholder("Search names").fill("before")
+    chromium_page.keyboard.press("Enter")
+    chromium_page.get_by_text("1 of them shown").wait_for()
+    canvas.wait_for()
+    canvas.click(position={"x": 18, "y": 54}, force=True)  # what lies over it passes the click on
+    chromium_page.locator(".attnlab-chart[data-updates]").nth(2).wait_for()
+    for ending, label in (("json", "JSON"), ("parquet", "Parquet"), ("html", "HTML")):
+        with chromium_page.expect_download() as waiting:
+            chromium_page.get_by_role("button", name=label, exact=True).click()
+        assert waiting.value.suggested_filename == f"attnlab-nvidia-h200-2026-11-01-old.{ending}"
+        waiting.value.save_as(tmp_path / f"run.{ending}")
+    assert export.run_from_text((tmp_path / "run.json").read_bytes()) == store.load("old")
+    assert len(pd.read_parquet(tmp_path / "run.parquet")) == 6
+    assert (tmp_path / "run.html").read_text(encoding="utf-8").startswith("<!doctype html>")
