@@ -44,7 +44,8 @@ function resolved(value, colors) {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, resolved(item, colors)]));
 }
 
-// Sizes in pixels are made for a chart of 400 px, unless the figure's `layout.meta.made_for_px` says another; they grow with the screen, and shrink a little beside an open sidebar.
+// Sizes in pixels are made for a chart of 400 px, unless the figure's `layout.meta.made_for_px` says another; they grow with the
+// screen, up to `layout.meta.grows_to` times, and shrink a little beside an open sidebar.
 const SIZES = new Set(["size", "width", "t", "r", "b", "l"]);
 
 function sized(value, factor, key) {
@@ -59,7 +60,8 @@ function draw(Plotly, div) {
   if (!div.isConnected) return;
   const dark = isDark(div);
   const madeFor = div._attnlabFigure.layout.meta?.made_for_px ?? 400;
-  const factor = Math.min(1.6, Math.max(0.82, div.clientWidth / madeFor));
+  const most = div._attnlabFigure.layout.meta?.grows_to ?? 1.6;
+  const factor = Math.min(most, Math.max(0.82, div.clientWidth / madeFor));
   const { data, layout } = sized(resolved(div._attnlabFigure, TOKENS[dark ? "dark" : "light"]), factor);
   const family = getComputedStyle(div).getPropertyValue("--st-font") || layout.font.family;
   layout.font.family = layout.hoverlabel.font.family = family;

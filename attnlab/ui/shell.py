@@ -31,17 +31,22 @@ PAGES = (
     ("pages/memory.py", "Memory"),
     ("pages/claims.py", "Claims"),
     ("pages/runs.py", "Runs"),
+    ("pages/stage.py", "Stage"),
     ("pages/environment.py", "Environment"),
 )
 
+STAGE = "stage"  # the address of the page without a menu
 ROUTED = "_routed"
 
 
 def navigate() -> None:
-    """Runs the page of the visitor's address. The menu shows itself when there is more than one page."""
+    """Runs the page of the visitor's address, below the menu of all of them; on the stage there is none."""
     st.session_state[ROUTED] = True
     pages = [st.Page(script, title=title, default=i == 0) for i, (script, title) in enumerate(PAGES)]
-    st.navigation(pages, position="top").run()
+    page = st.navigation(pages, position="top")
+    if page.url_path == STAGE:
+        page = st.navigation(pages, position="hidden")
+    page.run()
 
 
 def guard() -> None:

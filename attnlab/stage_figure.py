@@ -1,0 +1,188 @@
+"""A chart as a hall sees it: big type, thick lines, each line named at its end, only the paths that are revealed.
+
+`staged` turns a figure of attnlab.figures (or of another page) into that: no legend, labels in the colour of their line
+that do not lie on one another, logarithmic or linear. Axes depend on all paths, revealed or not, so that nothing jumps when
+one comes. A pure function over a plain Plotly dict; sizes are of a chart that is MADE_FOR_PX wide, and grow with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from itertools import pairwise
+from math import ceil, log2, log10
+from typing import Any
+
+from attnlab.figures import Figure, Layout, Trace, color
+from attnlab.units import size
+
+MADE_FOR_PX = 900
+GROWS_TO = 8.0  # times its size, on a wall of screens
+PLOT_PX = 175  # the height of the axes in a chart that is MADE_FOR_PX wide, 16:9: what labels must not share
+LINE_PX, MARKER_PX, TEXT_PX, LABEL_PX, SMALL_PX, TITLE_PX = 5.5, 13, 18, 25, 15, 22
+BOLD_EM, PLAIN_EM = 0.6, 0.54  # the width of a character
+GAP = 0.012  # between a line's end and its label, of the width of the axes
+TICKS = 5
+LOG, LINEAR = "log", "linear"
+
+
+def staged(figure: Figure, *, scale: str = "", paths: Sequence[str] | None = None) -> Figure:
+    """`scale` is "log", "linear" or "" for that of the figure; `paths` are revealed, None for all."""
+    figure = deepcopy(figure)
+    data, layout = figure["data"], figure["layout"]
+    named = _named_lines(data)
+    revealed = list(named) if paths is None else [path for path in named if path in paths]
+    for trace in data:
+        _dress(trace, revealed if trace.get("legendgroup") in named else None)
+    _frame(layout)
+    for axis in ("xaxis", "yaxis"):
+        _rescale(layout, axis, [trace for trace in data if trace.get("yaxis", "y") == "y"], scale)
+    labels = {path: _label_lines(named[path]) for path in revealed}
+    layout["margin"] = layout["margin"] | {"t": 40, "b": 6, "r": _room(labels)}
+    layout["annotations"] += _labels({path: named[path] for path in revealed}, labels, layout)
+    layout["uirevision"] = f"{layout.get('uirevision', '')} {scale}"
+    return figure
+
+
+def _named_lines(data: Sequence[Trace]) -> dict[str, Trace]:
+    """Path → the trace that its legend entry stood for."""
+    found: dict[str, Trace] = {}
+    for trace in data:
+        path = trace.get("legendgroup")
+        if path and "lines" in trace.get("mode", "") and trace.get("showlegend", True) and trace.get("name"):
+            found.setdefault(path, trace)
+    return found
+
+
+def _dress(trace: Trace, revealed: Sequence[str] | None) -> None:
+    trace["showlegend"] = False
+    if revealed is not None:
+        trace["visible"] = trace["legendgroup"] in revealed and not str(trace.get("uid", "")).endswith("-growth")
+    line, marker = trace.get("line", {}), trace.get("marker", {})
+    if line.get("width", 0) >= 3:
+        trace["line"] = line | {"width": LINE_PX}
+    if marker.get("size", 0) and marker.get("opacity", 1):
+        trace["marker"] = marker | {"size": MARKER_PX}
+    if "textfont" in trace:
+        trace["textfont"] = trace["textfont"] | {"size": TEXT_PX + 2}
+
+
+def _frame(layout: Layout) -> None:
+    layout["meta"] = {"made_for_px": MADE_FOR_PX, "grows_to": GROWS_TO}
+    layout["showlegend"] = False
+    layout.pop("legend", None)
+    layout["font"] = layout["font"] | {"size": TEXT_PX}
+    layout["hoverlabel"] = layout["hoverlabel"] | {"font": {"size": TEXT_PX}}
+    layout["title"] = layout["title"] | {"font": {"size": TITLE_PX}}
+    for axis in ("xaxis", "yaxis"):
+        if "tickfont" in layout.get(axis, {}):
+            layout[axis] = layout[axis] | {"tickfont": {"size": TEXT_PX}, "gridwidth": 1.5}
+    for annotation in layout["annotations"]:
+        said = annotation["text"].startswith((" <b>", "<b>"))  # the figure itself, not a remark
+        annotation["font"] = annotation["font"] | {"size": LABEL_PX if said else TEXT_PX}
+    for shape in layout["shapes"]:
+        shape["line"] = shape["line"] | {"width": 3}
+
+
+def _numbers(traces: Sequence[Trace], letter: str) -> list[float]:
+    """What the axis has to hold of all paths; bands, which may be wide at first, have no say."""
+    kept = [trace for trace in traces if not str(trace.get("uid", "")).endswith(("-band", "-growth"))]
+    return [value for trace in kept for value in trace.get(letter, ()) if type(value) in (int, float) and value > 0]
+
+
+def _rescale(layout: Layout, axis: str, traces: Sequence[Trace], scale: str) -> None:
+    """An explicit range, in the scale that is asked for; what stands at the axis is moved along."""
+    old = layout[axis]
+    was = old.get("type", LINEAR)
+    # A figure that is linear by nature (a ratio) stays so: its logarithm says nothing to a hall.
+    now = scale if scale and was == LOG else was
+    letter = axis[0]
+    values = _numbers(traces, letter)
+    included = old.get("autorangeoptions", {}).get("include")
+    new = {name: value for name, value in old.items() if name not in ("autorangeoptions", "autorange")}
+    if was == now:
+        if "range" not in old and included:
+            low, high = included
+            new["range"] = [log10(low), log10(high)] if now == LOG else [low, 1.06 * high]
+        if "range" in old and axis == "xaxis" and "ticktext" in old and now == LOG and len(old["tickvals"]) > 1:
+            first, last = old["tickvals"][0], old["tickvals"][-1]
+            step = (log10(last) - log10(first)) / (len(old["tickvals"]) - 1)
+            new["range"] = [log10(first) - 0.25 * step, log10(last) + 0.08 * step]
+    elif axis == "xaxis":
+        last = max(old["tickvals"])
+        named = [
+            text if value >= last / 8 else ""
+            for value, text in zip(old["tickvals"], old.get("ticktext", ()), strict=True)
+        ]
+        new |= {"type": LINEAR, "range": [0, 1.01 * last], "ticktext": named}
+    else:
+        top = 1.1 * max(values, default=1.0)
+        new |= {"type": LINEAR, "range": [0, top], "nticks": TICKS}
+        if "tickvals" in old:  # of bytes
+            step = 2.0 ** ceil(log2(top / TICKS))
+            ticks = [int(i * step) for i in range(int(top / step) + 1)]
+            new |= {"tickvals": ticks, "ticktext": [size(tick) if tick else "0" for tick in ticks]}
+    layout[axis] = new
+    if was != now:
+        for annotation in layout["annotations"]:
+            if annotation.get(f"{letter}ref") == letter:
+                annotation[letter] = 10 ** annotation[letter]
+
+
+def _label_lines(trace: Trace) -> list[str]:
+    """ "flash (flash-attn-4)" in two lines."""
+    name, _, beside = trace["name"].partition(" (")
+    return [name, beside.rstrip(")")] if beside else [name]
+
+
+def _room(labels: dict[str, list[str]]) -> float:
+    widths = [LABEL_PX * BOLD_EM * len(lines[0]) for lines in labels.values()]
+    widths += [SMALL_PX * PLAIN_EM * len(lines[1]) for lines in labels.values() if len(lines) > 1]
+    return round(max(widths, default=0) + 20)
+
+
+def _share(layout: Layout, axis: str, value: float) -> float:
+    """Where on the axis a value stands, from 0 to 1."""
+    low, high = layout[axis]["range"]
+    at = log10(value) if layout[axis].get("type") == LOG else value
+    return (at - low) / (high - low)
+
+
+def _labels(named: dict[str, Trace], lines: dict[str, list[str]], layout: Layout) -> list[dict[str, Any]]:
+    """One annotation a line, at its last point; moved apart where they would share a place."""
+    ends: dict[str, list[float]] = {}
+    for path, trace in named.items():
+        points = [(x, y) for x, y in zip(trace["x"], trace["y"], strict=True) if x and y]
+        if points and "range" in layout["xaxis"] and "range" in layout["yaxis"]:
+            x, y = points[-1]
+            ends[path] = [_share(layout, "xaxis", x), min(1.0, max(0.0, _share(layout, "yaxis", y)))]
+    heights = {path: (LABEL_PX * 1.15 + SMALL_PX * 1.2 * (len(lines[path]) - 1)) / PLOT_PX for path in ends}
+    _spread(ends, heights)
+    return [
+        {
+            "xref": "paper", "yref": "paper", "x": x + GAP, "y": y, "xanchor": "left", "yanchor": "middle",
+            "align": "left", "showarrow": False, "name": f"label-{path}",
+            "text": _label_text(lines[path]),
+            "font": {"size": LABEL_PX, "color": color(path)},
+        }
+        for path, (x, y) in ends.items()
+    ]  # fmt: skip
+
+
+def _label_text(lines: Sequence[str]) -> str:
+    small = [f'<span style="font-size:{SMALL_PX}px">{line}</span>' for line in lines[1:]]
+    return "<br>".join([f"<b>{lines[0]}</b>", *small])
+
+
+def _spread(ends: dict[str, list[float]], heights: dict[str, float]) -> None:
+    """Moves labels up and down until none lies on another, and none beyond the axes where there is room for all."""
+    order = sorted(ends, key=lambda path: ends[path][1])
+    for path in order:
+        ends[path][1] = max(ends[path][1], 0.5 * heights[path] - 0.02)
+    for below, path in pairwise(order):
+        least = ends[below][1] + (heights[below] + heights[path]) / 2
+        ends[path][1] = max(ends[path][1], least)
+    ceiling = 1.04 - 0.5 * (heights[order[-1]] if order else 0)
+    for above, path in zip([None, *reversed(order)], reversed(order), strict=False):
+        most = ceiling if above is None else ends[above][1] - (heights[above] + heights[path]) / 2
+        ends[path][1] = min(ends[path][1], most)

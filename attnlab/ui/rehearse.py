@@ -1,0 +1,80 @@
+"""The rehearsal of a talk on this server: its runs, kept while the server lives, and the table of what they brought.
+
+The results themselves are in the store, where the stage finds them again after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from attnlab import rehearsal
+from attnlab.run import Run
+from attnlab.sweep import Sweep
+from attnlab.talk import Talk
+from attnlab.ui import shell
+from attnlab.ui.text import escape, local
+
+BADGES = dict(zip(rehearsal.VERDICTS, ("gray", "green", "orange", "red", "violet"), strict=True))
+
+
+@st.cache_resource(show_spinner=False)
+def _asked() -> dict[Sweep, str]:
+    """The newest rehearsal's run of each sweep; one for the server."""
+    return {}
+
+
+def begin(talk: Talk, device_kind: str) -> None:
+    """Asks for the run of every step that measures, anew, one after the other; steps that ask the same share it."""
+    stop()
+    _asked().clear()
+    for step in talk.steps:
+        sweep = step.sweep(device_kind)
+        if sweep is not None and sweep not in _asked() and (run_id := shell.submit(sweep, fresh=True)):
+            _asked()[sweep] = run_id
+
+
+def stop() -> None:
+    for run_id in _asked().values():
+        shell.lab().cancel(run_id)
+
+
+def run_of(sweep: Sweep) -> Run | None:
+    run_id = _asked().get(sweep)
+    return shell.lab().snapshot(run_id).run if run_id else None
+
+
+def active() -> bool:
+    return any((run := run_of(sweep)) is not None and run.active for sweep in list(_asked()))
+
+
+def kept(sweep: Sweep, device_key: str) -> Run | None:
+    """What is shown where a live result is late: the rehearsal's, else what was measured here before."""
+    run = run_of(sweep)
+    if run is not None and run.state == "done" and any(m.ok for m in run.measurements):
+        return run
+    return shell.lab().store.find_answer(sweep, device_key)
+
+
+def mark(run: Run) -> str:
+    """Where a kept result comes from: "from the rehearsal, 30 November 2026, 11:00 …"."""
+    whence = "from the rehearsal" if run.id in _asked().values() else "measured before"
+    return f"{whence}, {local(run.created)}"
+
+
+def table(talk: Talk, device_kind: str, recorded: Mapping[str, Run]) -> None:
+    """A line for each step, with what to expect of it."""
+    rows = []
+    for step in talk.steps:
+        sweep = step.sweep(device_kind)
+        refusal = shell.admitted(sweep)[1] if sweep else ""
+        found = rehearsal.row(step, device_kind, run_of(sweep) if sweep else None, recorded.get(step.recorded), refusal)
+        rows.append(found)
+    cells = {
+        "Step": [talk.place(number) for number in range(1, len(rows) + 1)],
+        "Headline": [escape(row.headline) for row in rows],
+        "": [f":{BADGES[row.verdict]}-badge[{row.verdict}]" for row in rows],
+        "What to expect": [escape(row.words) for row in rows],
+    }
+    st.table(cells, border="horizontal", hide_index=True, alt="Every step of the talk, and what the rehearsal found")
