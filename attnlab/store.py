@@ -42,6 +42,7 @@ UNREADABLE = (
     KeyError,
     RecursionError,
 )  # what a cell of another version, or a damaged one, raises
+LISTED = "id, created, state, reason, seconds, phase, sweep, device, imported, name, note, sentence, points"
 ENDED = "state NOT IN ('queued', 'running')"
 KEPT_S = 86_400.0  # how long a deleted run can be brought back
 INSERT_RUN = """INSERT INTO runs
@@ -67,6 +68,7 @@ class Store:
         self.path = Path(directory if directory is not None else home()) / "attnlab.db"
         self.problem = ""
         self._lock = threading.RLock()
+        self._listed: tuple[Any, list[Entry]] = (None, [])  # what the list was made of, and the list
         self._db = self._open()
         self._close_abandoned_runs()
         self._remove_deleted()
@@ -169,19 +171,14 @@ class Store:
 
     def entries(self) -> list[Entry]:
         """Every run that is not deleted, newest first, without loading a single point; a run that has ended may still lack
-        its sentence, see describe."""
-        rows = self._read("SELECT * FROM runs WHERE deleted IS NULL ORDER BY created DESC, rowid DESC")
-        return [
-            Entry(
-                run=run,
-                name=row["name"],
-                note=row["note"],
-                sentence=row["sentence"] or "",
-                points=counts(row["points"]),
-            )
-            for row in rows
-            if (run := row_run(row)) is not None
-        ]
+        its sentence, see describe. Read again only when something was written, here or by another process."""
+        with self._lock:
+            now = (id(self._db), self._read("PRAGMA data_version")[0][0], self._db.total_changes)
+            if self._listed[0] != now:
+                query = f"SELECT {LISTED} FROM runs WHERE deleted IS NULL ORDER BY created DESC, rowid DESC"
+                found = [(row, row_run(row)) for row in self._read(query)]
+                self._listed = (now, [entry_of_row(row, run) for row, run in found if run is not None])
+            return list(self._listed[1])
 
     def describe(self, limit_s: float) -> bool:
         """Writes down what the list says of ended runs that it says nothing of yet, the newest first, for about `limit_s`
@@ -390,6 +387,11 @@ def row_of(run: Run, *, imported: bool = False) -> dict[str, Any]:
         "owner": dump(this_process()),
         "imported": int(imported),
     }
+
+
+def entry_of_row(row: sqlite3.Row, run: Run) -> Entry:
+    sentence, points = row["sentence"] or "", counts(row["points"])
+    return Entry(run=run, name=row["name"], note=row["note"], sentence=sentence, points=points)
 
 
 def counts(text: str | None) -> dict[str, int]:

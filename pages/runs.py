@@ -11,6 +11,7 @@ from attnlab import comparison, history, summary
 from attnlab.run import Run
 from attnlab.ui import headline, run_files, run_views, runs_table, shell, text
 
+TABLE_AFTER_S = 0.05  # the first paint has to be on its way
 REST_EVERY_S = 0.5  # between two goes at the sentences that are still to be written
 
 shell.guard()
@@ -106,7 +107,7 @@ elif painted and runs:
 # The rest of the list.
 
 
-@st.fragment(run_every=REST_EVERY_S if not painted or not described else None)
+@st.fragment(run_every=TABLE_AFTER_S if not painted else None if described else REST_EVERY_S)
 def rest() -> None:
     if state.pop("runs_page_runs", False):
         return

@@ -52,6 +52,20 @@ def test_the_description_ends_when_its_time_is_used_up(runs):
     assert runs.describe(10.0) and all(e.sentence for e in runs.entries())
 
 
+def test_the_list_sees_what_is_written_here_and_by_others_and_is_nobodys_to_change(runs, tmp_path):
+    finished(runs, "r1")
+    runs.entries().clear()
+    assert ids(runs) == ["r1"]
+    other = Store(tmp_path)
+    finished(other, "r2")
+    assert ids(runs) == ["r2", "r1"]
+    other.label("r2", "elsewhere", "")
+    assert runs.entries()[0].name == "elsewhere"
+    runs.label("r2", "here", "")
+    assert runs.entries()[0].name == other.entries()[0].name == "here"
+    other.close()
+
+
 def test_a_name_and_a_note_stay(runs, tmp_path):
     finished(runs, "r1")
     runs.label("r1", "  before \n the update ", "fans at 100 %\n<b>loud</b>")
