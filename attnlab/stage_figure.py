@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, log2, log10
 from typing import Any
 
-from attnlab.figures import Figure, Layout, Trace, color
+from attnlab.figures import Figure, Layout, Trace, color, seq_text
 from attnlab.units import size
 
 MADE_FOR_PX = 900
@@ -22,12 +23,16 @@ PLOT_PX = 175  # the height of the axes in a chart that is MADE_FOR_PX wide, 16:
 LINE_PX, MARKER_PX, TEXT_PX, LABEL_PX, SMALL_PX, TITLE_PX = 5.5, 13, 18, 25, 15, 22
 BOLD_EM, PLAIN_EM = 0.6, 0.54  # the width of a character
 GAP = 0.012  # between a line's end and its label, of the width of the axes
+BEYOND = 0.03  # of the height of the axes, above and below: there is room for as much of a label
+UNDER = 0.05  # between a point and the label under it, of their height
 TICKS = 5
+NEAR = 1.4  # a reference line this much above all points is still shown on a linear axis
 LOG, LINEAR = "log", "linear"
 
 
-def staged(figure: Figure, *, scale: str = "", paths: Sequence[str] | None = None) -> Figure:
-    """`scale` is "log", "linear" or "" for that of the figure; `paths` are revealed, None for all."""
+def staged(figure: Figure, *, scale: str = "", paths: Sequence[str] | None = None, below: bool = False) -> Figure:
+    """`scale` is "log", "linear" or "" for that of the figure; `paths` are revealed, None for all. With `below` labels stand
+    under the last points, for lines that have others to their right."""
     figure = deepcopy(figure)
     data, layout = figure["data"], figure["layout"]
     named = _named_lines(data)
@@ -37,9 +42,10 @@ def staged(figure: Figure, *, scale: str = "", paths: Sequence[str] | None = Non
     _frame(layout)
     for axis in ("xaxis", "yaxis"):
         _rescale(layout, axis, [trace for trace in data if trace.get("yaxis", "y") == "y"], scale)
-    labels = {path: _label_lines(named[path]) for path in revealed}
-    layout["margin"] = layout["margin"] | {"t": 40, "b": 6, "r": _room(labels)}
-    layout["annotations"] += _labels({path: named[path] for path in revealed}, labels, layout)
+    ends = {path: _end(path, named[path], data, layout) for path in revealed}
+    labels = {path: _label_lines(named[path], end.status) for path, end in ends.items() if end}
+    layout["margin"] = layout["margin"] | {"t": 40, "b": 6, "r": 24 if below else _room(labels)}
+    layout["annotations"] += _labels({path: end for path, end in ends.items() if end}, labels, below)
     layout["uirevision"] = f"{layout.get('uirevision', '')} {scale}"
     return figure
 
@@ -63,6 +69,7 @@ def _dress(trace: Trace, revealed: Sequence[str] | None) -> None:
         trace["line"] = line | {"width": LINE_PX}
     if marker.get("size", 0) and marker.get("opacity", 1):
         trace["marker"] = marker | {"size": MARKER_PX}
+        trace["cliponaxis"] = False
     if "textfont" in trace:
         trace["textfont"] = trace["textfont"] | {"size": TEXT_PX + 2}
 
@@ -80,6 +87,8 @@ def _frame(layout: Layout) -> None:
     for annotation in layout["annotations"]:
         said = annotation["text"].startswith((" <b>", "<b>"))  # the figure itself, not a remark
         annotation["font"] = annotation["font"] | {"size": LABEL_PX if said else TEXT_PX}
+        if annotation.get("x") == 0 and annotation["xref"] == "paper":
+            annotation["x"] = GAP  # not upon the words of the axis
     for shape in layout["shapes"]:
         shape["line"] = shape["line"] | {"width": 3}
 
@@ -110,13 +119,17 @@ def _rescale(layout: Layout, axis: str, traces: Sequence[Trace], scale: str) -> 
             new["range"] = [log10(first) - 0.25 * step, log10(last) + 0.08 * step]
     elif axis == "xaxis":
         last = max(old["tickvals"])
-        named = [
-            text if value >= last / 8 else ""
-            for value, text in zip(old["tickvals"], old.get("ticktext", ()), strict=True)
-        ]
-        new |= {"type": LINEAR, "range": [0, 1.01 * last], "ticktext": named}
+        ticks = [value for value in old["tickvals"] if value >= last / 8]  # shorter ones would lie on one another
+        new |= {
+            "type": LINEAR,
+            "range": [-0.02 * last, 1.01 * last],
+            "tickvals": ticks,
+            "ticktext": list(map(seq_text, ticks)),
+        }
     else:
-        top = 1.1 * max(values, default=1.0)
+        most = max(values, default=1.0)
+        lines = [shape["y0"] for shape in layout["shapes"] if most < shape["y0"] < NEAR * most]
+        top = 1.1 * max([most, *lines])
         new |= {"type": LINEAR, "range": [0, top], "nticks": TICKS}
         if "tickvals" in old:  # of bytes
             step = 2.0 ** ceil(log2(top / TICKS))
@@ -127,12 +140,51 @@ def _rescale(layout: Layout, axis: str, traces: Sequence[Trace], scale: str) -> 
         for annotation in layout["annotations"]:
             if annotation.get(f"{letter}ref") == letter:
                 annotation[letter] = 10 ** annotation[letter]
+        if axis == "yaxis":  # what is beyond the axis would be drawn upon its edge
+            layout["shapes"] = [shape for shape in layout["shapes"] if shape["y0"] <= new["range"][1]]
 
 
-def _label_lines(trace: Trace) -> list[str]:
-    """ "flash (flash-attn-4)" in two lines."""
+@dataclass
+class End:
+    """Where a line ends, in shares of the axes; `status` in words where that is a point without a number."""
+
+    x: float
+    y: float
+    status: str = ""
+
+
+def _end(path: str, line: Trace, data: Sequence[Trace], layout: Layout) -> End | None:
+    """The last point of a path; a mark that lies beyond its line ends it, and its words move into the label."""
+    if "range" not in layout["xaxis"] or "range" not in layout["yaxis"]:
+        return None
+    last = _last_point(line)
+    marks = [
+        (end, trace)
+        for trace in data
+        if trace.get("legendgroup") == path and trace.get("mode") == "markers+text" and (end := _last_point(trace))
+    ]
+    beyond = [(end, trace) for end, trace in marks if not last or end[0] > last[0]]
+    if not beyond and not last:
+        return None
+    (x, y), mark = max(beyond, key=lambda found: found[0][0]) if beyond else (last, None)
+    status = ""
+    if mark is not None:
+        status = next((words.strip() for words in reversed(mark["text"]) if words.strip()), "")
+        mark["text"] = ["" for _ in mark["text"]]
+    height = y if mark is not None and mark.get("yaxis") == "y2" else _share(layout, "yaxis", y)
+    return End(_share(layout, "xaxis", x), min(1.0, max(0.0, height)), status)
+
+
+def _last_point(trace: Trace) -> tuple[float, float] | None:
+    points = [(x, y) for x, y in zip(trace["x"], trace["y"], strict=True) if x and y]
+    return points[-1] if points else None
+
+
+def _label_lines(trace: Trace, status: str) -> list[str]:
+    """ "flash (flash-attn-4)" in two lines; the second is the status where there is one."""
     name, _, beside = trace["name"].partition(" (")
-    return [name, beside.rstrip(")")] if beside else [name]
+    second = status or beside.removesuffix(")")
+    return [name, second] if second else [name]
 
 
 def _room(labels: dict[str, list[str]]) -> float:
@@ -148,24 +200,19 @@ def _share(layout: Layout, axis: str, value: float) -> float:
     return (at - low) / (high - low)
 
 
-def _labels(named: dict[str, Trace], lines: dict[str, list[str]], layout: Layout) -> list[dict[str, Any]]:
-    """One annotation a line, at its last point; moved apart where they would share a place."""
-    ends: dict[str, list[float]] = {}
-    for path, trace in named.items():
-        points = [(x, y) for x, y in zip(trace["x"], trace["y"], strict=True) if x and y]
-        if points and "range" in layout["xaxis"] and "range" in layout["yaxis"]:
-            x, y = points[-1]
-            ends[path] = [_share(layout, "xaxis", x), min(1.0, max(0.0, _share(layout, "yaxis", y)))]
+def _labels(ends: dict[str, End], lines: dict[str, list[str]], below: bool) -> list[dict[str, Any]]:
+    """One annotation a line, at its end; moved apart where they would share a place."""
     heights = {path: (LABEL_PX * 1.15 + SMALL_PX * 1.2 * (len(lines[path]) - 1)) / PLOT_PX for path in ends}
-    _spread(ends, heights)
+    for x in {end.x for end in ends.values()} if not below else ():  # what ends elsewhere has a place of its own
+        _spread({path: end for path, end in ends.items() if end.x == x}, heights)
+    beside = {"xanchor": "center", "yanchor": "top"} if below else {"xanchor": "left", "yanchor": "middle"}
+    right, down = (0.0, UNDER) if below else (GAP, 0.0)
     return [
-        {
-            "xref": "paper", "yref": "paper", "x": x + GAP, "y": y, "xanchor": "left", "yanchor": "middle",
-            "align": "left", "showarrow": False, "name": f"label-{path}",
-            "text": _label_text(lines[path]),
-            "font": {"size": LABEL_PX, "color": color(path)},
+        beside | {
+            "xref": "paper", "yref": "paper", "x": end.x + right, "y": end.y - down, "align": "left", "showarrow": False,
+            "name": f"label-{path}", "text": _label_text(lines[path]), "font": {"size": LABEL_PX, "color": color(path)},
         }
-        for path, (x, y) in ends.items()
+        for path, end in ends.items()
     ]  # fmt: skip
 
 
@@ -174,15 +221,13 @@ def _label_text(lines: Sequence[str]) -> str:
     return "<br>".join([f"<b>{lines[0]}</b>", *small])
 
 
-def _spread(ends: dict[str, list[float]], heights: dict[str, float]) -> None:
+def _spread(ends: dict[str, End], heights: dict[str, float]) -> None:
     """Moves labels up and down until none lies on another, and none beyond the axes where there is room for all."""
-    order = sorted(ends, key=lambda path: ends[path][1])
+    order = sorted(ends, key=lambda path: ends[path].y)
     for path in order:
-        ends[path][1] = max(ends[path][1], 0.5 * heights[path] - 0.02)
+        ends[path].y = max(ends[path].y, 0.5 * heights[path] - BEYOND)
     for below, path in pairwise(order):
-        least = ends[below][1] + (heights[below] + heights[path]) / 2
-        ends[path][1] = max(ends[path][1], least)
-    ceiling = 1.04 - 0.5 * (heights[order[-1]] if order else 0)
+        ends[path].y = max(ends[path].y, ends[below].y + (heights[below] + heights[path]) / 2)
     for above, path in zip([None, *reversed(order)], reversed(order), strict=False):
-        most = ceiling if above is None else ends[above][1] - (heights[above] + heights[path]) / 2
-        ends[path][1] = min(ends[path][1], most)
+        most = ends[above].y - (heights[above] + heights[path]) / 2 if above else 1 + BEYOND - 0.5 * heights[path]
+        ends[path].y = min(ends[path].y, most)

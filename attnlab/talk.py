@@ -33,6 +33,7 @@ from attnlab.sweep import DEFAULT_PATHS, TASKS, Sweep, lengths_up_to
 VARIABLE = "ATTNLAB_TALK"
 SHIPPED = Path(__file__).parent / "talks" / "default.json"
 SWEPT = ("sweep", "roofline", "yours")  # kinds that time a sweep
+ON_PAPER = ("trip", "tiles")  # kinds that are arithmetic on a shape
 KINDS = ("sweep", "trip", "tiles", "softmax", "exactness", "roofline", "yours")
 CHARTS = ("latency", "memory", "speedup")
 SCALES = ("log", "linear")
@@ -72,11 +73,6 @@ class Step:
         if device_kind == "cuda":
             return self.gpu
         return self.cpu or (None if self.recorded else self.gpu)
-
-    @property
-    def problem(self) -> AttentionProblem | None:
-        """Of a step that is arithmetic, at its longest sequence: the same on every device."""
-        return self.gpu.at(self.gpu.seqs[-1]) if self.gpu else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +173,7 @@ def _step(data: Any, where: str) -> Step:
             gpu = replace(gpu, try_oom=data.get("try_oom", False))
     except ProblemError as error:
         raise TalkRefused(f"{where}: {error}") from None
-    if gpu is None and kind in (*SWEPT, "trip", "tiles"):
+    if gpu is None and kind in (*SWEPT, *ON_PAPER):
         raise TalkRefused(f"{where} is of kind {kind} and says of what; legal: a preset or a shape beside it")
     return Step(
         headline=data["headline"].strip(), kind=kind, gpu=gpu, cpu=cpu, recorded=data.get("recorded", ""),

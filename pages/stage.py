@@ -115,15 +115,17 @@ if step is not None and device is not None:
     elif wanted is None and step.recorded:
         replayed = recorded.get(step.recorded)
 
-top = st.container(gap=None)
-sliders = st.container()
-bottom = st.container(horizontal=True, vertical_alignment="center", wrap=False)
-arithmetic = step.problem if step is not None and not swept else None
+with st.container(gap="xsmall"):
+    top, sliders, bottom = st.container(gap="xsmall"), st.container(), st.container()
+on_paper = step is not None and step.kind in talk.ON_PAPER
 base = (replayed.sweep if replayed else wanted) if swept else None
 with sliders:
     shape = base or (step.gpu if step is not None else None) or stage_form.fallback(worker)
-    form = stage_form.form(shape, disabled=not swept or replayed is not None or device is None)
-sweep, refusal = (form.sweep, form.refusal) if swept and wanted is not None else (wanted, "")
+    form = stage_form.form(shape, disabled=not on_paper and (base is None or replayed is not None))
+sweep, refusal = (form.sweep, form.refusal) if on_paper or (swept and wanted is not None) else (wanted, "")
+problem = sweep.at(sweep.seqs[-1]) if on_paper and sweep is not None else None
+if on_paper:
+    sweep = None  # nothing is measured
 if sweep is not None:
     sweep, refused = shell.admitted(sweep)
     refusal = refusal or refused
@@ -232,17 +234,19 @@ def stage() -> None:
             stage_parts.title(script.title)
             return rehearse.table(script, device.kind if device else "cpu", recorded)
         stage_parts.title(step.headline)
-        if step.kind == "trip":
-            stage_parts.moved(arithmetic)
+        if on_paper and problem is None:
+            stage_parts.nothing(refusal)
+        elif step.kind == "trip":
+            stage_parts.moved(problem)
         elif step.kind == "tiles":
-            stage_parts.walk(arithmetic, device)
+            stage_parts.walk(problem, device)
         elif step.kind == "softmax":
             stage_parts.softmax(reveal(step.shown or stage_parts.BLOCKS, stage_parts.BLOCKS))
         else:
             run = run or (recorded.get(step.recorded) if step.kind == talk.EXACTNESS else None)
             measured_part(live, run)
     state["stage_reveal"] = False
-    with st.container(horizontal=True, vertical_alignment="center", wrap=False, key="stage_line"):
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small", key="stage_line"):
         st.markdown(f"**{script.place(number)}**", width="content", wrap=False)
         st.markdown(standing(live, run, is_kept), width="stretch", wrap=False)
 
@@ -277,8 +281,5 @@ with bottom:
             disabled=device is None or rehearse.active(),
             help="Measures every step of the talk once, one after the other, and keeps the results for the stage.",
         )
-    else:
-        st.button("Rehearsal", key="to_rehearsal", type="tertiary", on_click=ask, args=("rehearse",))
-    with st.container(width="stretch"):
-        keys.listen()
+    keys.listen()
 pulse()

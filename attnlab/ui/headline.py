@@ -14,6 +14,7 @@ from attnlab.run import Run
 from attnlab.ui import link
 from attnlab.ui.text import escape
 
+SIZE = "clamp(1.5rem, 2.05vw, 4rem)"
 LINE_CHARACTERS = 64  # of full size that surely fit beside the open sidebar
 
 
@@ -22,15 +23,14 @@ def sentence(run: Run) -> None:
     spoken(summary.sentence(run))
 
 
-def spoken(said: str, lines: int = 2) -> None:
-    """What is to be read out, at stage size, in a box of so many lines of full size.
+def spoken(said: str, lines: int = 2, size: str = SIZE, characters: int = LINE_CHARACTERS) -> None:
+    """What is to be read out, at stage size, in a box of so many lines of full size, each of so many characters.
 
     Native headings have one size for every screen. This one grows with the screen and always fills the same height, set
     smaller when it is long, so that the charts below stay where they are while the sentence changes.
     """
-    size = "clamp(1.5rem, 2.05vw, 4rem)"
-    # n lines have the height of the box at lines/n of the size; at the size s each holds LINE_CHARACTERS / s characters.
-    scale = max(min(lines / n, n * LINE_CHARACTERS / len(said)) for n in range(lines, 9))
+    # n lines have the height of the box at lines/n of the size; at the size s each holds characters / s of them.
+    scale = max(min(lines / n, n * characters / len(said)) for n in range(lines, 9))
     box = f"height: calc({1.25 * lines:g} * {size}); overflow: hidden"
     text = f"font-size: calc({scale:.2f} * {size}); line-height: 1.25; font-weight: 650; margin: 0"
     unbroken = re.sub(r"(\de-)(?=\d)", "\\1\u2060", escape_html(said))  # 2.2e-3 stays on one line

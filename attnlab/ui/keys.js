@@ -49,6 +49,16 @@ function release() {
   if (choosing(held) || held?.matches?.("button")) held.blur();
 }
 
+function button(words, says, act) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = words;
+  made.setAttribute("aria-label", says);
+  made.style.cssText = "font:inherit;color:inherit;background:none;border:0;cursor:pointer;padding:0 .3em";
+  made.onclick = act;
+  return made;
+}
+
 function make(parentElement) {
   const line = document.createElement("div");
   line.className = "attnlab-keys";
@@ -56,17 +66,15 @@ function make(parentElement) {
     "font-family:var(--st-font);font-size:.8rem;color:var(--st-text-color);opacity:.5;white-space:nowrap;overflow:hidden";
   parentElement.appendChild(line);
   const view = { line, number: 0, presses: [] };
-  const words = document.createElement("span"), button = document.createElement("button");
+  const words = document.createElement("span");
   words.textContent = LINE;
-  button.type = "button";
-  button.textContent = "×";
-  button.setAttribute("aria-label", "Dismiss the keys");
-  button.style.cssText = "font:inherit;color:inherit;background:none;border:0;cursor:pointer;padding:0 .3em";
-  button.onclick = () => {
+  const rehearsal = button("Rehearsal", "Go to the rehearsal", () => press(view, "rehearse"));
+  rehearsal.style.textDecoration = "underline";
+  const dismiss = button("×", "Dismiss the keys", () => {
     sessionStorage.setItem(DISMISSED, "1");
     line.replaceChildren();
-  };
-  if (!sessionStorage.getItem(DISMISSED)) line.append(words, button);
+  });
+  if (!sessionStorage.getItem(DISMISSED)) line.append(words, rehearsal, dismiss);
   view.onKey = (event) => hear(view, event);
   view.onUp = () => setTimeout(release, 0);
   window.addEventListener("keydown", view.onKey, true);

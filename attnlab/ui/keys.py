@@ -2,7 +2,7 @@
 
 Not st.button(shortcut=…): a presenter's clicker and the arrows mean the same, which takes two keys an action; R is not
 among its keys; and each would be one more button before an audience. The component also lets all type grow with the screen
-while it is there, and shows the keys in one faint line that a click dismisses.
+while it is there, and shows the keys in one faint line, with the way to the rehearsal, that a click dismisses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import streamlit as st
 
 KEY = "stage_keys"
-ACTIONS = ("next", "back", "first", "run", "scale", "reveal", "preset", "leave")
+ACTIONS = ("next", "back", "first", "run", "scale", "reveal", "preset", "rehearse", "leave")
 HEARD = "_stage_heard"  # the number of the newest press that was acted upon
 
 _JS = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")

@@ -10,6 +10,8 @@ the first visit to a page's address after a server start would run that page alo
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import streamlit as st
 
 from attnlab import limits
@@ -36,16 +38,19 @@ PAGES = (
 )
 
 STAGE = "stage"  # the address of the page without a menu
-ROUTED = "_routed"
+ROUTED, STAGED = "_routed", "_staged"
 
 
 def navigate() -> None:
     """Runs the page of the visitor's address, below the menu of all of them; on the stage there is none."""
     st.session_state[ROUTED] = True
     pages = [st.Page(script, title=title, default=i == 0) for i, (script, title) in enumerate(PAGES)]
-    page = st.navigation(pages, position="top")
-    if page.url_path == STAGE:
-        page = st.navigation(pages, position="hidden")
+    staged = st.session_state.get(STAGED, urlsplit(st.context.url or "").path.endswith(f"/{STAGE}"))
+    page = st.navigation(pages, position="hidden" if staged else "top")
+    if staged != (page.url_path == STAGE):  # which page it is, is known only now
+        staged = not staged
+        page = st.navigation(pages, position="hidden" if staged else "top")
+    st.session_state[STAGED] = staged
     page.run()
 
 

@@ -218,22 +218,24 @@ function panel(view, now, paint) {
     `text-align:center;overflow:hidden;font-weight:600;font-size:.82em;line-height:1.7rem">${name}&nbsp;${kb(bytes).replace(" KB", "")}</div>`).join("");
   const heading = (words) => `<div style="font-weight:650;font-size:1.12em;margin-bottom:.15rem">${words}</div>`;
   const limit = 100 * told.onChip / most;
-  view.panel.style.fontSize = `${Math.min(1.4, Math.max(0.94, view.panel.clientHeight / 390))}rem`;
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize) / 17;
+  const rows = told.few ? 205 : 390;  // few: no more than a hall can read
+  view.panel.style.fontSize = `${Math.min(1.4, Math.max(0.94, view.panel.clientHeight / rem / rows))}rem`;
   view.panel.innerHTML = `<div>
     ${heading("On chip now")}
     <div data-figure="tile">queries ${range(now.row * told.blockQ, told.blockQ, told.seqQ)} × keys ${range(now.column * told.blockK, told.blockK, told.seqK)}</div>
     <div style="display:flex;background:${paint("grid")};border-radius:.3rem;overflow:hidden;margin:.25rem 0 0;position:relative;height:1.7rem">${parts}
       <div style="position:absolute;left:calc(${limit}% - 3px);top:0;bottom:0;border-left:3px solid ${paint("text")}"></div></div>
     <div data-figure="sram" style="${fits ? "" : `color:${paint("standard")}`}">${fits ? "" : "✗ "}${kb(needs)} of ${kb(told.onChip)} ${told.chip}${fits ? "" : ": smaller blocks are needed"}</div>
-    </div><div>
+    </div>${told.few ? "" : `<div>
     ${heading("Scores in memory now")}
     ${bar("standard: all of them", size(told.scores), 1, paint("standard"), paint, "scores")}
     ${bar("flash: none; one tile, on chip", kb(told.tile), told.tile / told.scores, paint("flash"), paint, "tile-bytes")}
-    </div><div>
+    </div>`}<div>
     ${heading(`Through memory so far, all ${told.heads.toLocaleString("en")} heads`)}
     ${bar("standard, the whole trip", size(told.standard), 1, paint("standard"), paint, "standard")}
     ${bar("flash, each byte once", size(now.once), now.once / told.standard, paint("flash"), paint, "once")}
-    ${bar("flash, if no cache kept K and V", size(now.asked), now.asked / told.standard, paint("sdpa-flash"), paint, "asked")}
+    ${told.few ? "" : bar("flash, if no cache kept K and V", size(now.asked), now.asked / told.standard, paint("sdpa-flash"), paint, "asked")}
     </div>`;
 }
 
