@@ -25,11 +25,15 @@ from attnlab.figures import Figure
 from attnlab.html_page import printing_page, settled, shown_only
 
 LIMIT_S = 9.0  # what it takes to say that there is none is within 10 s
+AT_ONCE = 2  # a browser takes a core and some 300 MB
 FORMATS = ("png", "svg")
 PNG_SCALE = 2  # pixels of the picture for one of the chart
 VIRTUAL_MS = 60_000  # of the page's own clock, which runs ahead while nothing happens
 REST = "HTML, with the camera of each chart, and all other formats are there without it"
 NO_BROWSER = f"PNG and SVG need Chromium or Chrome, and none of {', '.join(browser.NAMES)} is on the PATH. {REST}."
+
+
+_slots = threading.BoundedSemaphore(AT_ONCE)
 
 
 class NoPicture(Exception):
@@ -43,22 +47,30 @@ def pictures(figures: Mapping[str, Figure], theme: str = "light") -> dict[str, b
         raise NoPicture(NO_BROWSER)
     if not figures:
         raise NoPicture("this run has no chart")
-    drawn = {name: settled(shown_only(figure), theme) for name, figure in figures.items()}
+    if not _slots.acquire(blocking=False):
+        raise NoPicture(f"{AT_ONCE} browsers are drawing already; press again in some seconds. {REST}.")
+    try:
+        ended = _printed(program, {name: settled(shown_only(figure), theme) for name, figure in figures.items()})
+    finally:
+        _slots.release()
+    found = re.search(r'<pre id="pictures">(.*?)</pre>', ended.out, re.DOTALL)
+    if ended.code != 0 or not found or not found[1]:
+        raise NoPicture(f"{program} made no picture (exit code {ended.code}: {ended.last_words}). {REST}.")
+    return {name: decoded(url) for name, url in json.loads(html.unescape(found[1])).items()}
+
+
+def _printed(program: str, drawn: Mapping[str, Figure]) -> browser.Ended:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         folder = Path(place)
         page = folder / "charts.html"
         page.write_text(printing_page(drawn, FORMATS, PNG_SCALE), encoding="utf-8")
         words = [f"--virtual-time-budget={VIRTUAL_MS}", "--dump-dom", page.as_uri()]
         try:
-            ended = browser.run(program, words, folder, LIMIT_S)
+            return browser.run(program, words, folder, LIMIT_S)
         except subprocess.TimeoutExpired:
             raise NoPicture(f"{program} made no picture within {LIMIT_S:g} s and was ended. {REST}.") from None
         except OSError as error:
             raise NoPicture(f"{program} cannot be started ({error}). {REST}.") from None
-    found = re.search(r'<pre id="pictures">(.*?)</pre>', ended.out, re.DOTALL)
-    if ended.code != 0 or not found or not found[1]:
-        raise NoPicture(f"{program} made no picture (exit code {ended.code}: {ended.last_words}). {REST}.")
-    return {name: decoded(url) for name, url in json.loads(html.unescape(found[1])).items()}
 
 
 def decoded(url: str) -> bytes:

@@ -19,12 +19,15 @@ state = st.session_state
 store = shell.lab().store
 shipped = runs_table.shipped()
 painted = state.setdefault("runs_painted", False)
+closed = shell.public() is not None  # a visitor of a public server looks, compares and takes away, and changes nothing
 
 # What there is. What a button did comes first, for it changes the list.
 
 
 def act(what: str, *args: object) -> None:
     """Deletes, or undoes that; before the page runs, so that the list is as the button left it."""
+    if closed:
+        return
     if what == "delete":
         store.delete(args)
     else:
@@ -32,6 +35,8 @@ def act(what: str, *args: object) -> None:
 
 
 def rename(run_id: str) -> None:
+    if closed:
+        return
     try:
         store.label(run_id, state[f"name of {run_id}"], state[f"note of {run_id}"])
     except ValueError as error:
@@ -75,15 +80,15 @@ with says:
         mine = tuple(entry.run.id for entry in chosen if not entry.ships and not entry.run.active)
         st.button(
             f"Delete {len(mine)}" if len(mine) > 1 else "Delete", key="runs_delete", on_click=act,
-            args=("delete", *mine), disabled=not mine, help="Hidden at once, gone for good a day later.",
+            args=("delete", *mine), disabled=closed or not mine, help="Hidden at once, gone for good a day later.",
         )  # fmt: skip
         hidden = store.deleted_count()
         st.button(
             f"Undo delete ({hidden})" if hidden else "Undo delete", key="runs_undo", on_click=act, args=("undo",),
-            disabled=not hidden, help="Brings back what was deleted last; possible for a day.",
+            disabled=closed or not hidden, help="Brings back what was deleted last; possible for a day.",
         )  # fmt: skip
         with st.popover("Import"), st.form("runs_import", clear_on_submit=True, border=False):
-            run_files.take_in(store, {entry.run.id for entry in shipped})
+            run_files.take_in(store, {entry.run.id for entry in shipped}, closed=closed)
 
 run_files.outcomes()
 if refusal := state.pop("runs_refusal", ""):
@@ -102,7 +107,7 @@ with filters:
 if painted and len(runs) > 1:
     run_views.several(runs, [names[run.id] for run in runs])
 elif painted and runs:
-    run_views.one(next(entry for entry in chosen if entry.run.id == runs[0].id), runs[0], rename)
+    run_views.one(next(entry for entry in chosen if entry.run.id == runs[0].id), runs[0], rename, closed=closed)
 
 # The rest of the list.
 

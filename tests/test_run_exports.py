@@ -310,6 +310,18 @@ def test_a_browser_that_hangs_is_ended_with_all_that_it_started(monkeypatch, tmp
     assert process_start(int(child.read_text())) in ("", "ended")
 
 
+def test_no_more_browsers_than_a_machine_bears(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(script(tmp_path / "bin", "import time; time.sleep(600)")))
+    monkeypatch.setattr(picture, "LIMIT_S", 1.5)
+    first = [picture.Making(CHART) for _ in range(picture.AT_ONCE)]
+    while picture._slots._value:
+        assert not any(making.done for making in first)
+    with pytest.raises(picture.NoPicture, match="drawing already; press again"):
+        picture.pictures(CHART)
+    assert all(making.wait(30) for making in first)
+    assert picture._slots._value == picture.AT_ONCE, "and the places are free again"
+
+
 # Files in and out
 
 

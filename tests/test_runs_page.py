@@ -280,6 +280,24 @@ def test_a_long_list_shows_its_newest_and_says_so(open_page, monkeypatch):
     assert len(listed(page)) == 2 and "the newest 2 of 5 are in the table" in words(page)
 
 
+def test_a_visitor_of_a_public_server_changes_nothing(open_page, store, monkeypatch):
+    """Not even by pressing what is disabled."""
+    monkeypatch.setenv("ATTNLAB_PUBLIC", "1")
+    shell._public.clear()
+    named(store)
+    page = choose(open_page(), "before")
+    assert page.button("runs_delete").disabled and page.text_input("name of old").disabled
+    [submit] = [b for b in page.button if b.label == "Import"]
+    for widget in (page.button("runs_delete"), page.text_input("name of old"), page.file_uploader("runs_files"), submit):
+        widget.proto.disabled = False  # a client of one's own could say so too
+    page.button("runs_delete").click()
+    page.text_input("name of old").set_value("mine")
+    page = upload(page, ("x.json", export.run_to_text(replace(F25, id="fresh")).encode()))
+    assert len(store.entries()) == 5 and store.deleted_count() == 0 and store.load("fresh") is None
+    assert {entry.name for entry in store.entries()} == {"", "before", "after"}
+    shell._public.clear()
+
+
 def test_a_run_is_found_chosen_and_saved_in_a_browser(start_app, store, chromium_page, tmp_path):
     named(store)
     chromium_page.goto(start_app("app.py") + "/runs")

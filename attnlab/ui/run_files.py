@@ -60,13 +60,14 @@ def of_comparison(runs: Sequence[Run], names: Sequence[str], paths: Sequence[str
     _markdown(tabular.comparison_markdown(runs, names))
 
 
-def take_in(store: Store, shipped: Collection[str]) -> None:
-    """The form that runs come in by. `shipped`: ids of those that come with AttnLab."""
+def take_in(store: Store, shipped: Collection[str], *, closed: bool) -> None:
+    """The form that runs come in by. `shipped`: ids of those that come with AttnLab. `closed`: nothing may."""
     files = st.file_uploader(
         "Runs as JSON, from this or another machine", type=["json"], accept_multiple_files=True,
-        max_upload_size=MAX_TEXT_BYTES >> 20, key="runs_files",
+        max_upload_size=MAX_TEXT_BYTES >> 20, key="runs_files", disabled=closed,
+        help="Nothing can be imported on a public server." if closed else None,
     )  # fmt: skip
-    if st.form_submit_button("Import", type="primary") and files:
+    if st.form_submit_button("Import", type="primary", disabled=closed) and files and not closed:
         st.session_state["runs_outcomes"] = [take(store, file.name, file.getvalue(), shipped) for file in files]
         st.rerun()
 

@@ -15,13 +15,14 @@ CHART_HEIGHT = "max(330px, 44vh)"
 COMPARED_HEIGHT = "max(360px, 50vh)"
 
 
-def one(entry: Entry, run: Run, rename: Callable[[str], None]) -> None:
-    """A run with its name, note, charts and files. `rename` is called with its id when either text has changed."""
+def one(entry: Entry, run: Run, rename: Callable[[str], None], *, closed: bool) -> None:
+    """A run with its name, note, charts and files. `rename` is called with its id when either text has changed.
+    `closed`: nothing may."""
     mark = f":violet-badge[{text.escape(run.mark)}] " if run.mark else ""
     where = text.escape(" · ".join(part for part in (entry.device, entry.versions, entry.shape) if part))
     st.markdown(f"{mark}{text.local(run.created)} · {where}")
     name, note = st.columns([1, 3], gap="small")
-    labelled = dict(on_change=rename, args=(run.id,), disabled=entry.ships)
+    labelled = dict(on_change=rename, args=(run.id,), disabled=closed or entry.ships)
     name.text_input("Name", entry.name, max_chars=NAME_MAX, key=f"name of {run.id}", **labelled)
     note.text_input("Note", entry.note, max_chars=NOTE_MAX, key=f"note of {run.id}", **labelled)
     drawn = html_page.charts(run)
