@@ -11,6 +11,7 @@ Four charts over the sequence length: `latency`, `memory`, `speedup`, `efficienc
   starts afresh when the x axis becomes another one.
 - Colours are tokens, such as "var(--attn-flash)". The chart component resolves them in the browser by the theme the
   viewer looks at, so switching light and dark needs no rerun.
+- What a paper says of the run's very setting stands beside it in grey, from attnlab.claims with its source.
 - Dicts, not plotly.graph_objects: its import and its validation cost more than all the rest, twice a second.
 """
 
@@ -23,6 +24,7 @@ from math import ceil, floor, log10, sqrt
 from typing import Any
 
 from attnlab import cost
+from attnlab.claims import CLAIMS, Claim
 from attnlab.growth import crossover, growth
 from attnlab.hardware import dense_peak_tflops
 from attnlab.measurement import STATUS_WORDS, Measurement
@@ -213,6 +215,9 @@ def speedup(run: Run, clock: str = "device") -> Figure:
         }
         data += [band, line, marks]
         top = max([top, *(1.15 * y for y in line["y"] if y)])
+    published = [_published(run, claim) for claim in CLAIMS if len(claim.published) == 2 and claim.matches(run)]
+    data += published
+    top = max([top, *(1.1 * y for trace in published for y in trace["y"])])
     if main:
         data += _crossover_lines(run, main, shown=clock == "device")
     ratio = f"{BASELINE} ÷ {others[0] if len(others) == 1 else 'path'}"
@@ -262,9 +267,12 @@ def efficiency(run: Run, count: str = "exact") -> Figure:
             flags["textposition"] = ["top left" if m.seq > run.sweep.seqs[0] else "top right" for m, _ in above]
         data.append(flags)
         top += [1.08 * rates[m.seq] for m in points if m and m.status in NUMBERED and m.seq in rates]
+    papers = [claim for claim in CLAIMS if claim.matches(run)]
+    top += [1.12 * claim.published[0] for claim in papers if len(claim.published) == 1]
     layout = _layout(run, "Efficiency", f"TFLOP/s, {count} count", legend_columns=1)
     include = {"autorangeoptions": {"include": [0, max(top, default=1.0)]}}
     layout["yaxis"] |= {"rangemode": "tozero", "nticks": 6, "tickformat": ",~r", **include}
+    data += [_published(run, claim) for claim in papers if len(claim.published) == 1]
     for ceiling, text in ((peak, "dense peak, data sheet"), (product, "matrix product, measured here")):
         if ceiling:
             reference_line(layout, ceiling)
@@ -572,6 +580,43 @@ def _growth_line(run: Run, path: str, quantity: str) -> Trace:
         "textfont": {"size": TEXT_PX, "color": color(path)},
         "cliponaxis": False,
     }
+
+
+def _published(run: Run, claim: Claim) -> Trace:
+    """What a paper says of the run's own setting, in grey: a mark for a rate, a band for a range of speed-ups."""
+    seqs = [seq for seq in claim.seqs if seq in run.sweep.seqs]
+    said = f"{claim.paper}, published: {' to '.join(f'{value:,g}' for value in claim.published)}"
+    unit = " TFLOP/s" if len(claim.published) == 1 else "×"
+    common = {
+        "type": "scatter",
+        "uid": f"published-{claim.name}",
+        "name": claim.paper,
+        "showlegend": False,
+        "hoverinfo": "text",
+        "hovertext": "<br>".join(map(escape, (f"{said}{unit}", claim.setting, claim.source))),
+        "textfont": {"size": TEXT_PX, "color": "var(--attn-quiet)"},
+        "cliponaxis": False,
+    }
+    if len(claim.published) == 1:
+        mark = {"size": MARKER_PX + 3, "symbol": "diamond-open", "color": "var(--attn-quiet)", "line": {"width": 3}}
+        side = "left" if seqs[-1] > run.sweep.seqs[0] else "right"
+        place = {"mode": "markers+text", "textposition": f"top {side}", "marker": mark}
+        return common | place | {"x": seqs[-1:], "y": list(claim.published), "text": [said]}
+    low, high = claim.published
+    band = {
+        "fill": "toself",
+        "fillcolor": "var(--attn-quiet)",
+        "opacity": 0.25,
+        "line": {"width": 0},
+        "hoveron": "fills",
+    }
+    outline = {"x": [*seqs, *reversed(seqs)], "y": [low] * len(seqs) + [high] * len(seqs)}
+    words = {
+        "mode": "lines+text",
+        "text": [*[""] * len(seqs), said, *[""] * (len(seqs) - 1)],
+        "textposition": "top left",
+    }
+    return common | band | outline | words
 
 
 def _crossover_lines(run: Run, path: str, shown: bool) -> list[Trace]:
