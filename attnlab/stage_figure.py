@@ -81,6 +81,9 @@ def _frame(layout: Layout) -> None:
     layout["font"] = layout["font"] | {"size": TEXT_PX}
     layout["hoverlabel"] = layout["hoverlabel"] | {"font": {"size": TEXT_PX}}
     layout["title"] = layout["title"] | {"font": {"size": TITLE_PX}}
+    if "title" in layout.get("xaxis", {}):  # in one line: height is dear
+        title = layout["xaxis"]["title"]
+        layout["xaxis"] = layout["xaxis"] | {"title": title | {"text": title["text"].replace("<br>", " · ")}}
     for axis in ("xaxis", "yaxis"):
         if "tickfont" in layout.get(axis, {}):
             layout[axis] = layout[axis] | {"tickfont": {"size": TEXT_PX}, "gridwidth": 1.5}

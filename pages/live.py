@@ -14,7 +14,20 @@ from attnlab import figures
 from attnlab.command_line import command_line
 from attnlab.run import Run, Snapshot
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, controls, headline, link, onepoint, points, rungs, shell, status, text, viewers
+from attnlab.ui import (
+    chart,
+    controls,
+    headline,
+    link,
+    onepoint,
+    points,
+    rungs,
+    shell,
+    stage_form,
+    status,
+    text,
+    viewers,
+)
 
 CHARTS_EVERY_S = 0.25
 FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
@@ -69,6 +82,9 @@ with st.container(horizontal=True, vertical_alignment="center", wrap=False):
         label_visibility="collapsed",
         width=340,
     )
+    to_stage = st.button(
+        "Stage", key="to_stage", help="This shape before an audience: big type, one chart, arrow keys."
+    )
 replaying = replay in recorded
 if replay != offered:
     link.publish("replay", replay, replay if replaying else None)
@@ -91,6 +107,9 @@ with st.sidebar:
                     st.error(text.escape(refusal))
     if painted:
         st.caption(status.lab_line(worker))
+
+if (to_stage or st.query_params.get("stage", "").lower() == "true") and form.sweep is not None and worker.device:
+    stage_form.open_stage(form.sweep, replay if replaying else "")
 
 # What this tab does about it.
 

@@ -15,7 +15,7 @@ from attnlab import checked, rehearsal, talk, units
 from attnlab.presets import PRESETS
 from attnlab.run import Run
 from attnlab.sweep import Sweep
-from attnlab.ui import keys, link, rehearse, shell, stage_form, stage_parts, text, viewers
+from attnlab.ui import keys, rehearse, shell, stage_form, stage_parts, text, viewers
 
 EVERY_S = 0.25
 REHEARSAL = 0
@@ -77,7 +77,7 @@ for action in [*keys.pressed(), *([request] if request else [])]:
         enter(REHEARSAL)
     elif action == "leave":
         del state["stage_step"]
-        st.switch_page(shell.PAGES[0][0])
+        st.switch_page(shell.PAGES[0][0], query_params={})
     elif action == "preset":
         names = list(PRESETS)
         now = state["stage_preset"]
@@ -98,7 +98,7 @@ st.query_params["step"] = str(number)
 snapshot = lab.snapshot()
 worker = snapshot.worker
 device = worker.device
-recorded, _ = shell.recordings()
+recorded = {**shell.recordings()[0], **shell.recorded_runs()[0]}
 preset = state["stage_preset"]
 swept = step is not None and step.kind in talk.SWEPT
 wanted, replayed = None, None  # a sweep to measure, or a run to replay
@@ -107,6 +107,8 @@ if step is not None and device is not None:
     if swept and preset:
         replayed = recorded.get(REPLAY_OF_PRESET.format(preset)) if device.kind == "cpu" else None
         wanted = None if replayed else PRESETS[preset].sweep()
+    elif step.kind == "yours" and st.query_params.get("replay") in recorded:
+        wanted, replayed = None, recorded[st.query_params["replay"]]
     elif step.kind == "yours" and wanted is not None:
         if "stage_yours" not in state:
             state["stage_yours"], fault = stage_form.from_address(worker, wanted)
@@ -130,9 +132,7 @@ if sweep is not None:
     sweep, refused = shell.admitted(sweep)
     refusal = refusal or refused
 if step is not None and step.kind == "yours" and sweep is not None:
-    st.query_params.update(
-        {name: str(value) for name, value in link.shape_values(sweep).items() if name != "direction"}
-    )
+    st.query_params.update(stage_form.in_address(sweep))
 
 # What this tab does about it.
 

@@ -187,7 +187,7 @@ def faults(link: Mapping[str, str], recorded: Mapping[str, Run]) -> list[Fault]:
         "count": COUNTS,
         "replay": tuple(recorded),
     }
-    switches = ("causal", "live", "try_oom", *PATHS)
+    switches = ("causal", "live", "try_oom", "stage", *PATHS)
     found = []
     for key, text in link.items():
         if key == "queries" and text == AS_MANY:

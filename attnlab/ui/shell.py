@@ -24,6 +24,7 @@ from attnlab.sweep import TIME, Sweep
 from attnlab.trip import TASKS as ANATOMIES
 from attnlab.ui.text import escape
 
+STAGE_SCRIPT = "pages/stage.py"  # the page without a menu
 # (script, title), in the order of the menu; the first is where a visitor lands.
 PAGES = (
     ("pages/live.py", "Live lab"),
@@ -33,11 +34,11 @@ PAGES = (
     ("pages/memory.py", "Memory"),
     ("pages/claims.py", "Claims"),
     ("pages/runs.py", "Runs"),
-    ("pages/stage.py", "Stage"),
+    (STAGE_SCRIPT, "Stage"),
     ("pages/environment.py", "Environment"),
 )
 
-STAGE = "stage"  # the address of the page without a menu
+STAGE = "stage"  # its address
 ROUTED, STAGED = "_routed", "_staged"
 
 

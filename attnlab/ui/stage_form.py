@@ -11,13 +11,15 @@ from typing import Any
 
 import streamlit as st
 
+from attnlab import talk
 from attnlab.problem import DTYPE_BYTES, ProblemError
 from attnlab.run import WorkerState
 from attnlab.sweep import Sweep, default_sweep, lengths_up_to
-from attnlab.ui import kept, link
+from attnlab.ui import kept, link, shell
 
 PREFIX = "g_"
 BASE = "_stage_base"  # the sweep that the sliders were set to
+STEP, YOURS = "stage_step", "stage_yours"  # the step that a tab is at; the sweep of the audience's step
 NAMES = ("batch", "seq", "heads", "head_dim", "dtype")
 
 
@@ -27,6 +29,25 @@ class Form:
 
     sweep: Sweep | None
     refusal: str = ""
+
+
+def open_stage(sweep: Sweep | None, replay: str = "") -> None:
+    """Leads to the audience's step with the shape of another page, or with the recorded run that it replays; a link to the
+    stage then holds either. Does not return."""
+    st.session_state.pop(STEP, None)
+    st.session_state.pop(YOURS, None)
+    number = talk.chosen()[0].yours() or 1
+    shape = {} if sweep is None or replay else in_address(sweep)
+    if sweep is not None and not replay:
+        st.session_state[YOURS] = sweep
+    st.switch_page(
+        shell.STAGE_SCRIPT, query_params={"step": str(number), **shape, **({"replay": replay} if replay else {})}
+    )
+
+
+def in_address(sweep: Sweep) -> dict[str, str]:
+    values = link.shape_values(sweep)
+    return {PREFIX + name: str(values[name]) for name in NAMES}
 
 
 def fields() -> dict[str, kept.Field]:
@@ -51,7 +72,7 @@ def fields() -> dict[str, kept.Field]:
 
 def from_address(worker: WorkerState, base: Sweep) -> tuple[Sweep, str]:
     """(`base` with what the address says of its shape, a line for what in it cannot be)."""
-    values, faults = kept.read("", fields(), dict(st.query_params))
+    values, faults = kept.read(PREFIX, fields(), dict(st.query_params))
     said = {name: value for name, value in values.items() if value is not None}
     try:
         return asked(base, {**link.shape_values(base), **said}), "; ".join(faults)

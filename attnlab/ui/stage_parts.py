@@ -70,8 +70,9 @@ def roofline(run: Run, revealed: Sequence[str]) -> None:
 
 def exactness(run: Run, revealed: Sequence[str]) -> None:
     sentence(verdicts.with_mark(verdicts.exactness([run]) or "Nothing is measured yet.", run))
-    figure = stage_figure.staged(exactness_figure.figure([run]), paths=revealed)
+    figure = exactness_figure.figure([run])
     figure["layout"]["yaxis"]["range"] = _closer(figure)
+    figure = stage_figure.staged(figure, paths=revealed)
     for annotation in figure["layout"]["annotations"]:
         if annotation.get("yref") == "y":  # the unit roundoff, between the lines
             annotation |= {"x": 0.02, "xanchor": "left", "yanchor": "top"}
