@@ -215,14 +215,18 @@ def speedup(run: Run, clock: str = "device") -> Figure:
         }
         data += [band, line, marks]
         top = max([top, *(1.15 * y for y in line["y"] if y)])
-    published = [_published(run, claim) for claim in CLAIMS if len(claim.published) == 2 and claim.matches(run)]
-    data += published
+    papers = [claim for claim in CLAIMS if len(claim.published) == 2 and claim.matches(run)]
+    published = [_published(run, claim) for claim in papers]
+    data[:0] = published  # below the curves
     top = max([top, *(1.1 * y for trace in published for y in trace["y"])])
     if main:
         data += _crossover_lines(run, main, shown=clock == "device")
     ratio = f"{BASELINE} ÷ {others[0] if len(others) == 1 else 'path'}"
     layout = _layout(run, "Speed-up", clock_words(run, clock))
     annotate(layout, ratio, {"x": 0.01, "xanchor": "left", "y": 0.99, "yanchor": "top"})
+    for claim in papers:
+        place = {"x": 0.99, "xanchor": "right", "yref": "y", "y": claim.published[0], "yanchor": "top"}
+        annotate(layout, _published_words(claim), place)
     layout["yaxis"] |= {
         "nticks": 6,
         "ticksuffix": "×",
@@ -582,11 +586,15 @@ def _growth_line(run: Run, path: str, quantity: str) -> Trace:
     }
 
 
+def _published_words(claim: Claim) -> str:
+    unit = "" if len(claim.published) == 1 else "×"
+    return f"{claim.paper}, published: {' to '.join(f'{value:,g}{unit}' for value in claim.published)}"
+
+
 def _published(run: Run, claim: Claim) -> Trace:
     """What a paper says of the run's own setting, in grey: a mark for a rate, a band for a range of speed-ups."""
     seqs = [seq for seq in claim.seqs if seq in run.sweep.seqs]
-    said = f"{claim.paper}, published: {' to '.join(f'{value:,g}' for value in claim.published)}"
-    unit = " TFLOP/s" if len(claim.published) == 1 else "×"
+    said, unit = _published_words(claim), " TFLOP/s" if len(claim.published) == 1 else ""
     common = {
         "type": "scatter",
         "uid": f"published-{claim.name}",
@@ -611,12 +619,7 @@ def _published(run: Run, claim: Claim) -> Trace:
         "hoveron": "fills",
     }
     outline = {"x": [*seqs, *reversed(seqs)], "y": [low] * len(seqs) + [high] * len(seqs)}
-    words = {
-        "mode": "lines+text",
-        "text": [*[""] * len(seqs), said, *[""] * (len(seqs) - 1)],
-        "textposition": "top left",
-    }
-    return common | band | outline | words
+    return common | band | outline | {"mode": "lines"}
 
 
 def _crossover_lines(run: Run, path: str, shown: bool) -> list[Trace]:
