@@ -90,6 +90,7 @@ if replay != offered:
     link.publish("replay", replay, replay if replaying else None)
 
 with st.sidebar:
+    shell.choose_device(on_change=lambda: state.update(run_id=None, next_id=None, asked=None))
     with st.container(gap="xsmall"):
         run_slot, stop_slot = st.columns([2, 1])
         live_slot, again_slot = st.columns([1, 2], vertical_alignment="center")

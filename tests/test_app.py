@@ -18,6 +18,7 @@ from streamlit.testing.v1 import AppTest
 
 from attnlab import units
 from attnlab.device import Device
+from attnlab.devices import Choice
 from attnlab.lab import Lab
 from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
@@ -750,3 +751,27 @@ print("torch" in sys.modules)
 
 def test_a_run_of_unknown_device_has_a_name_in_the_list():
     assert status.recording("a", replace(recorded_run(), device=None)) == "Replay a · unknown device, 2026-11-30"
+
+
+def test_one_of_several_gpus_is_chosen_by_name_and_uuid_and_measured_by_a_worker_of_its_own(private_home, monkeypatch):
+    gpus = [Choice(f"NVIDIA H200 GPU-{name}", "CUDA_VISIBLE_DEVICES", f"GPU-{name}") for name in "ab"]
+    monkeypatch.setattr(shell, "_devices", lambda: tuple(gpus))
+    fake = [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
+    monkeypatch.setattr(shell, "default_worker_command", lambda: fake)
+    monkeypatch.setenv("TMPDIR", str(private_home.parent))
+    shell._lab.clear()
+    labs = {}
+    try:
+        page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        page.query_params.update({**TINY, "device": "GPU-b"})
+        for name in "ba":
+            until(page.run(), measured)
+            labs[name] = shell._lab(gpus["ab".index(name)])
+            run = labs[name].snapshot(page.session_state["run_id"]).run
+            assert run.device.uuid == f"GPU-{name}" and page.selectbox("device_box").value.name.endswith(f"GPU-{name}")
+            page.selectbox("device_box").set_value(gpus[0])
+        assert page.query_params["device"] == ["GPU-a"] or page.query_params["device"] == "GPU-a"
+    finally:
+        for lab in labs.values():
+            lab.close()
+        shell._lab.clear()

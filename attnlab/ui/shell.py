@@ -10,13 +10,16 @@ the first visit to a page's address after a server start would run that page alo
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import streamlit as st
 
-from attnlab import limits
+from attnlab import devices, limits
+from attnlab.devices import Choice
 from attnlab.export import recorded_runs as load_recorded_runs
-from attnlab.lab import Lab, QueueFull
+from attnlab.lab import Lab, QueueFull, default_worker_command
 from attnlab.limits import Limits
 from attnlab.run import Run
 from attnlab.store import Store, home
@@ -39,7 +42,7 @@ PAGES = (
 )
 
 STAGE = "stage"  # its address
-ROUTED, STAGED = "_routed", "_staged"
+ROUTED, STAGED, CHOSEN = "_routed", "_staged", "_device"
 
 
 def navigate() -> None:
@@ -103,9 +106,48 @@ def submit(sweep: Sweep, *, fresh: bool = False) -> str | None:
 
 
 @st.cache_resource(show_spinner=False)
+def _devices() -> tuple[Choice, ...]:
+    return devices.here()
+
+
+def device_choices() -> tuple[Choice, ...]:
+    """The GPUs that a visitor can choose from; none where there is but one, or where the worker is on another machine."""
+    there = () if os.environ.get("ATTNLAB_WORKER") else _devices()
+    return there if len(there) > 1 else ()
+
+
+def chosen_device() -> Choice | None:
+    """What this tab measures on: what it has chosen, what its link says, the first; None where there is nothing to choose."""
+    there = device_choices()
+    wanted = st.session_state.get(CHOSEN, st.query_params.get("device"))
+    return next((choice for choice in there if choice.value == wanted), there[0] if there else None)
+
+
+def choose_device(on_change: Callable[[], None]) -> None:
+    """Draws the choice where there is one. `on_change` is called once another device is chosen, before the page runs."""
+    if not (there := device_choices()):
+        return
+
+    def chosen() -> None:
+        st.session_state[CHOSEN] = st.session_state["device_box"].value
+        st.query_params["device"] = st.session_state[CHOSEN]
+        on_change()
+
+    index = there.index(chosen_device())
+    st.selectbox("Device", there, index, format_func=lambda choice: choice.name, key="device_box", on_change=chosen)
+
+
 def lab() -> Lab:
-    """The one lab of this server, whatever the number of browser tabs. Making it starts the worker."""
-    return Lab(Store(home()))
+    """The lab of the device that this tab measures on: one for each device of this server, whatever the number of tabs.
+    Making it starts the worker."""
+    choice = chosen_device()
+    return _lab(choice) if choice else _lab(None)
+
+
+@st.cache_resource(show_spinner=False, hash_funcs={Choice: lambda choice: choice.value})
+def _lab(choice: Choice | None) -> Lab:
+    command = devices.worker_command(choice, default_worker_command()) if choice else None
+    return Lab(Store(home()), worker_command=command)
 
 
 @st.cache_resource(show_spinner=False)
