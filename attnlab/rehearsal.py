@@ -7,6 +7,7 @@ no point after LATE_S. It stays until the live one has caught up, so that nothin
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnlab import units
@@ -15,6 +16,7 @@ from attnlab.run import Run
 from attnlab.talk import Step
 
 LATE_S = 3.0
+UNREHEARSED = "not rehearsed"
 WAITS, GOOD, SLOW, BAD, NOTHING = VERDICTS = ("waits", "ready", "slow", "fails", "nothing to measure")
 
 
@@ -52,6 +54,19 @@ def row(step: Step, device_kind: str, run: Run | None, recorded: Run | None, ref
     return Row(headline=step.headline, verdict=verdict, words=words)
 
 
+def sentence(rows: Sequence[Row], places: Sequence[str]) -> str:
+    """What the rehearsal found, to be read at a glance; `places` are what the steps are called."""
+    measured = [row for row in rows if row.verdict != NOTHING]
+    waiting = sum(row.verdict == WAITS for row in measured)
+    if measured and waiting == len(measured) and all(row.words == UNREHEARSED for row in measured):
+        return "Not rehearsed: every step is measured once, and its result kept for the stage."
+    said = [f"{len(measured) - waiting} of {len(measured)} steps that measure are rehearsed"]
+    for verdict, words in ((BAD, "will fail"), (SLOW, f"take longer than {LATE_S:g} s")):
+        named = [place.split(" / ")[0] for row, place in zip(rows, places, strict=True) if row.verdict == verdict]
+        said += [f"{words}: {', '.join(named)}"] if named else []
+    return "; ".join(said) + "."
+
+
 def _judged(step: Step, device_kind: str, run: Run | None, recorded: Run | None, refusal: str) -> tuple[str, str]:
     if refusal:
         return BAD, refusal
@@ -60,7 +75,7 @@ def _judged(step: Step, device_kind: str, run: Run | None, recorded: Run | None,
             return BAD, f"no run {step.recorded} is recorded here: nothing will be shown"
         return NOTHING, recorded.mark if recorded else "arithmetic"
     if run is None:
-        return WAITS, "not rehearsed"
+        return WAITS, UNREHEARSED
     if run.active:
         return WAITS, units.progress(run) if run.state == "running" else "queued"
     lost = [*([f"{run.state}: {run.reason}".rstrip(": ")] if run.state != "done" else []), *_troubles(run)]

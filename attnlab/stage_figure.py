@@ -24,7 +24,7 @@ LINE_PX, MARKER_PX, TEXT_PX, LABEL_PX, SMALL_PX, TITLE_PX = 5.5, 13, 18, 25, 15,
 BOLD_EM, PLAIN_EM = 0.6, 0.54  # the width of a character
 GAP = 0.012  # between a line's end and its label, of the width of the axes
 BEYOND = 0.03  # of the height of the axes, above and below: there is room for as much of a label
-UNDER = 0.05  # between a point and the label under it, of their height
+UNDER = 0.02  # from a point down to the label under it, of their height
 TICKS = 5
 NEAR = 1.4  # a reference line this much above all points is still shown on a linear axis
 LOG, LINEAR = "log", "linear"
@@ -32,7 +32,7 @@ LOG, LINEAR = "log", "linear"
 
 def staged(figure: Figure, *, scale: str = "", paths: Sequence[str] | None = None, below: bool = False) -> Figure:
     """`scale` is "log", "linear" or "" for that of the figure; `paths` are revealed, None for all. With `below` labels stand
-    under the last points, for lines that have others to their right."""
+    lower than the last points, for lines that have others to their right."""
     figure = deepcopy(figure)
     data, layout = figure["data"], figure["layout"]
     named = _named_lines(data)
@@ -44,7 +44,7 @@ def staged(figure: Figure, *, scale: str = "", paths: Sequence[str] | None = Non
         _rescale(layout, axis, [trace for trace in data if trace.get("yaxis", "y") == "y"], scale)
     ends = {path: _end(path, named[path], data, layout) for path in revealed}
     labels = {path: _label_lines(named[path], end.status) for path, end in ends.items() if end}
-    layout["margin"] = layout["margin"] | {"t": 40, "b": 6, "r": 24 if below else _room(labels)}
+    layout["margin"] = layout["margin"] | {"t": 40, "b": 6, "r": round(_room(labels) / 2) if below else _room(labels)}
     layout["annotations"] += _labels({path: end for path, end in ends.items() if end}, labels, below)
     layout["uirevision"] = f"{layout.get('uirevision', '')} {scale}"
     return figure
@@ -208,12 +208,11 @@ def _labels(ends: dict[str, End], lines: dict[str, list[str]], below: bool) -> l
     heights = {path: (LABEL_PX * 1.15 + SMALL_PX * 1.2 * (len(lines[path]) - 1)) / PLOT_PX for path in ends}
     for x in {end.x for end in ends.values()} if not below else ():  # what ends elsewhere has a place of its own
         _spread({path: end for path, end in ends.items() if end.x == x}, heights)
-    beside = {"xanchor": "center", "yanchor": "top"} if below else {"xanchor": "left", "yanchor": "middle"}
-    right, down = (0.0, UNDER) if below else (GAP, 0.0)
+    anchor, down = ("top", UNDER) if below else ("middle", 0.0)
     return [
-        beside | {
-            "xref": "paper", "yref": "paper", "x": end.x + right, "y": end.y - down, "align": "left", "showarrow": False,
-            "name": f"label-{path}", "text": _label_text(lines[path]), "font": {"size": LABEL_PX, "color": color(path)},
+        {
+            "xref": "paper", "yref": "paper", "x": end.x + GAP, "y": end.y - down, "xanchor": "left", "yanchor": anchor,
+            "align": "left", "showarrow": False, "name": f"label-{path}", "text": _label_text(lines[path]), "font": {"size": LABEL_PX, "color": color(path)},
         }
         for path, end in ends.items()
     ]  # fmt: skip

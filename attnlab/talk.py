@@ -43,6 +43,7 @@ SHAPE_FIELDS = (
 )  # fmt: skip
 STEPS_MAX = 40
 HEADLINE_MAX = 90  # characters: two lines across a hall
+CPU_BUDGET_S = 10.0  # nobody waits longer for a point to be narrower
 FILE_MAX_BYTES = 1 << 20
 EXACTNESS = TASKS[1]
 
@@ -169,6 +170,7 @@ def _step(data: Any, where: str) -> Step:
         gpu = PRESETS[data["preset"]].sweep(paths) if "preset" in data else None
         gpu = _sweep(data["shape"], paths, f"{where}'s shape") if "shape" in data else gpu
         cpu = _sweep(data["cpu"], paths, f"{where}'s cpu") if "cpu" in data else None
+        cpu = replace(cpu, budget_s=CPU_BUDGET_S) if cpu else None
         if gpu is not None:
             gpu = replace(gpu, try_oom=data.get("try_oom", False))
     except ProblemError as error:

@@ -122,8 +122,9 @@ with st.container(gap="xsmall"):
 on_paper = step is not None and step.kind in talk.ON_PAPER
 base = (replayed.sweep if replayed else wanted) if swept else None
 with sliders:
-    shape = base or (step.gpu if step is not None else None) or stage_form.fallback(worker)
-    form = stage_form.form(shape, disabled=not on_paper and (base is None or replayed is not None))
+    shape = base or (step and step.gpu) or stage_form.fallback(worker)
+    fixed = not on_paper and (base is None or replayed is not None)
+    form = stage_form.form(shape, disabled=fixed) if step else stage_form.Form(None)
 sweep, refusal = (form.sweep, form.refusal) if on_paper or (swept and wanted is not None) else (wanted, "")
 problem = sweep.at(sweep.seqs[-1]) if on_paper and sweep is not None else None
 if on_paper:
@@ -232,7 +233,7 @@ def stage() -> None:
     with st.container(gap=None, key="stage_top"):
         if step is None:
             stage_parts.title(script.title)
-            return rehearse.table(script, device.kind if device else "cpu", recorded)
+            return rehearse.section(script, device.kind if device else "cpu", recorded)
         stage_parts.title(step.headline)
         if on_paper and problem is None:
             stage_parts.nothing(refusal)

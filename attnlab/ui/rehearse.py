@@ -13,7 +13,7 @@ from attnlab import rehearsal
 from attnlab.run import Run
 from attnlab.sweep import Sweep
 from attnlab.talk import Talk
-from attnlab.ui import shell
+from attnlab.ui import headline, shell
 from attnlab.ui.text import escape, local
 
 BADGES = dict(zip(rehearsal.VERDICTS, ("gray", "green", "orange", "red", "violet"), strict=True))
@@ -63,18 +63,26 @@ def mark(run: Run) -> str:
     return f"{whence}, {local(run.created)}"
 
 
-def table(talk: Talk, device_kind: str, recorded: Mapping[str, Run]) -> None:
-    """A line for each step, with what to expect of it."""
-    rows = []
+def rows(talk: Talk, device_kind: str, recorded: Mapping[str, Run]) -> list[rehearsal.Row]:
+    """A row for each step."""
+    found = []
     for step in talk.steps:
         sweep = step.sweep(device_kind)
         refusal = shell.admitted(sweep)[1] if sweep else ""
-        found = rehearsal.row(step, device_kind, run_of(sweep) if sweep else None, recorded.get(step.recorded), refusal)
-        rows.append(found)
+        run = run_of(sweep) if sweep else None
+        found.append(rehearsal.row(step, device_kind, run, recorded.get(step.recorded), refusal))
+    return found
+
+
+def section(talk: Talk, device_kind: str, recorded: Mapping[str, Run]) -> None:
+    """What was found in a sentence, and a line for each step, with what to expect of it."""
+    places = [talk.place(number) for number in range(1, len(talk.steps) + 1)]
+    found = rows(talk, device_kind, recorded)
+    headline.spoken(rehearsal.sentence(found, places), lines=1)
     cells = {
-        "Step": [talk.place(number) for number in range(1, len(rows) + 1)],
-        "Headline": [escape(row.headline) for row in rows],
-        "": [f":{BADGES[row.verdict]}-badge[{row.verdict}]" for row in rows],
-        "What to expect": [escape(row.words) for row in rows],
+        "Step": places,
+        "Headline": [escape(row.headline) for row in found],
+        "": [f":{BADGES[row.verdict]}-badge[{row.verdict}]" for row in found],
+        "What to expect": [escape(row.words) for row in found],
     }
     st.table(cells, border="horizontal", hide_index=True, alt="Every step of the talk, and what the rehearsal found")

@@ -65,6 +65,7 @@ def roofline(run: Run, revealed: Sequence[str]) -> None:
     said = estimate.sentence(standings, roofs[0] if roofs else None, problems[-1])
     sentence(verdicts.with_mark(said, run))
     figure = roofline_figure.roofline(roofs, standings, problems, run.mark)
+    figure["layout"]["yaxis"]["tickvals"] = figure["layout"]["yaxis"]["tickvals"][1:]  # two axes begin in one corner
     _chart(stage_figure.staged(figure, paths=revealed, below=True), "Roofline: TFLOP/s reached against FLOP per byte")
 
 
@@ -88,7 +89,9 @@ def _closer(figure: figures.Figure) -> list[float]:
 
 def moved(problem: AttentionProblem) -> None:
     sentence(trip.sentence(problem))
-    _chart(stage_figure.staged(trip_figures.moved(problem)), "Bytes through device memory, standard against flash")
+    figure = stage_figure.staged(trip_figures.moved(problem))
+    figure["layout"]["yaxis"]["showgrid"] = False  # through the words behind a bar
+    _chart(figure, "Bytes through device memory, standard against flash")
 
 
 def walk(problem: AttentionProblem, device: Device | None) -> None:
