@@ -610,7 +610,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.pictures is None:
         return 0
     try:
-        made = picture.pictures(html_page.charts(html_page.only(run, html_page.story(run))), theme)
+        made = picture.pictures(html_page.charts_of(run, html_page.story(run)), theme)
     except picture.NoPicture as error:
         print(f"{arguments.parser.prog}: {error}", file=sys.stderr)
         return 1

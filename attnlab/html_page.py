@@ -62,6 +62,15 @@ def charts(run: Run) -> dict[str, Figure]:
     }
 
 
+def charts_of(run: Run, paths: Collection[str]) -> dict[str, Figure]:
+    """The charts of some of its paths, all of them shown: for who has chosen them."""
+    drawn = charts(only(run, paths)) if paths else {}
+    for figure in drawn.values():
+        for trace in figure["data"]:
+            trace["visible"] = True
+    return drawn
+
+
 def settled(figure: Figure, theme: str = "light", width_px: int = WIDTH_PX) -> Figure:
     """The figure in the colours of a theme and with the sizes of a chart so wide; on the theme's page colour."""
     made_for_px = figure["layout"].get("meta", {}).get("made_for_px", 400)

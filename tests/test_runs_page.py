@@ -144,6 +144,23 @@ def test_one_run_is_shown_named_and_noted(open_page, store):
     assert page.text_input("name of old").value == "Renamed  twice", "the choice stays while its row changes"
 
 
+def test_the_paths_that_are_chosen_are_drawn(open_page):
+    shipped = export.recorded_runs()[0]["h200"]
+    page = choose(open_page({"h200": shipped}), "h200")
+
+    def drawn():
+        (chart,) = [c for c in page.get("bidi_component") if c.key == "runs_latency"]
+        traces = json.loads(chart.proto.json)[0]["data"]
+        return {t["meta"] for t in traces if t.get("meta") and t["visible"] is True}
+
+    assert drawn() == {"standard", "flash"}
+    page.multiselect(f"paths of {shipped.id}").set_value(["flash", "sdpa-cudnn"])
+    ran(page)
+    assert drawn() == {"flash", "sdpa-cudnn"}
+    page.multiselect(f"paths of {shipped.id}").set_value([])
+    assert not ran(page).get("bidi_component") and page.button("runs_draw").disabled
+
+
 def test_a_run_that_ships_can_be_looked_at_and_not_changed(open_page):
     page = choose(open_page({"h200": replace(F25, id="shipped")}), "h200")
     assert page.text_input("name of shipped").disabled and page.text_input("note of shipped").disabled
@@ -288,7 +305,12 @@ def test_a_visitor_of_a_public_server_changes_nothing(open_page, store, monkeypa
     page = choose(open_page(), "before")
     assert page.button("runs_delete").disabled and page.text_input("name of old").disabled
     [submit] = [b for b in page.button if b.label == "Import"]
-    for widget in (page.button("runs_delete"), page.text_input("name of old"), page.file_uploader("runs_files"), submit):
+    for widget in (
+        page.button("runs_delete"),
+        page.text_input("name of old"),
+        page.file_uploader("runs_files"),
+        submit,
+    ):
         widget.proto.disabled = False  # a client of one's own could say so too
     page.button("runs_delete").click()
     page.text_input("name of old").set_value("mine")
@@ -306,6 +328,10 @@ def test_a_run_is_found_chosen_and_saved_in_a_browser(start_app, store, chromium
     chromium_page.get_by_placeholder("Search names").fill("before")
     chromium_page.keyboard.press("Enter")
     chromium_page.get_by_text("1 of them shown").wait_for()
+    chromium_page.locator(
+        "[data-testid=stApp][data-test-script-state=notRunning]"
+    ).wait_for()  # until then the old one stands
+    chromium_page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
     canvas.wait_for()
     canvas.click(position={"x": 18, "y": 54}, force=True)  # what lies over it passes the click on
     chromium_page.locator(".attnlab-chart[data-updates]").nth(2).wait_for()

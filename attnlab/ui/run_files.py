@@ -26,12 +26,12 @@ TYPES = {
     "png": "image/png",
     "svg": "image/svg+xml",
 }
-DARK = "Dark files"
+DARK = "Dark charts in files"
 
 
-def of_run(run: Run, name: str) -> None:
-    """All formats of one run; `name` is what people call it."""
-    theme, paths = _looks(run)
+def of_run(run: Run, name: str, paths: Sequence[str], drawn: Mapping[str, Figure]) -> None:
+    """All formats of one run, `paths` of it `drawn`; `name` is what people call it. Tables and HTML hold every path."""
+    theme = "dark" if st.toggle(DARK, key="runs_dark") else "light"
     files = {
         "csv": ("CSV", lambda: tabular.to_csv(run)),
         "parquet": ("Parquet", lambda: tabular.to_parquet(run)),
@@ -39,7 +39,6 @@ def of_run(run: Run, name: str) -> None:
         "html": ("HTML", lambda: html_page.page_of(run, theme=theme, title=name)),
         "md": ("Markdown", lambda: tabular.to_markdown(run, name)),
     }
-    drawn = html_page.charts(html_page.only(run, paths)) if paths else {}
     _files(file_name(run, ""), files)
     _pictures(f"{run.id} {theme} {paths}", file_name(run, ""), drawn, theme)
     _markdown(tabular.to_markdown(run, name))
@@ -76,17 +75,6 @@ def outcomes() -> None:
     """A line for each file that has just come in, or why it has not."""
     for outcome in st.session_state.pop("runs_outcomes", ()):
         (st.error if outcome.status == "refused" else st.success)(escape(outcome.text))
-
-
-def _looks(run: Run) -> tuple[str, tuple[str, ...]]:
-    """The theme of files with charts, and the paths in the pictures, which have no legend to click on."""
-    left, right = st.columns([1, 4], vertical_alignment="center")
-    dark = left.toggle(DARK, key="runs_dark")
-    paths = right.multiselect(
-        "Paths in the pictures", run.sweep.paths, html_page.story(run), key=f"paths of {run.id}",
-        placeholder="Paths in the pictures: none", label_visibility="collapsed",
-    )  # fmt: skip
-    return "dark" if dark else "light", tuple(path for path in run.sweep.paths if path in paths)
 
 
 def _files(stem: str, files: Mapping[str, tuple[str, Callable[[], str | bytes]]]) -> None:

@@ -25,17 +25,16 @@ def one(entry: Entry, run: Run, rename: Callable[[str], None], *, closed: bool) 
     labelled = dict(on_change=rename, args=(run.id,), disabled=closed or entry.ships)
     name.text_input("Name", entry.name, max_chars=NAME_MAX, key=f"name of {run.id}", **labelled)
     note.text_input("Note", entry.note, max_chars=NOTE_MAX, key=f"note of {run.id}", **labelled)
-    drawn = html_page.charts(run)
-    drawn.pop("efficiency", None)  # three stand side by side
-    for place, (what, figure) in zip(
-        chart.slots(len(drawn), len(run.sweep.paths)) if drawn else (), drawn.items(), strict=True
-    ):
+    paths = _paths(run.sweep.paths, html_page.story(run), run.id)
+    drawn = html_page.charts_of(run, paths)
+    beside = {what: figure for what, figure in drawn.items() if what != "efficiency"}  # three stand side by side
+    for place, (what, figure) in zip(chart.slots(len(beside), 2) if beside else (), beside.items(), strict=True):
         with place:
             alt = f"{what.capitalize()} against sequence length"
             chart.plotly_chart(figure, key=f"runs_{what}", height=CHART_HEIGHT, alt=alt)
     if not drawn:
         st.code("\n".join(table.rows(run)), language=None)
-    run_files.of_run(run, entry.name)
+    run_files.of_run(run, entry.name, paths, drawn)
 
 
 def several(runs: Sequence[Run], names: Sequence[str]) -> None:
@@ -61,12 +60,8 @@ def several(runs: Sequence[Run], names: Sequence[str]) -> None:
             "A change counts where the intervals of the two medians part, neither point is launch-bound and both were timed "
             "at the same clock. What differs from one run to the next without a cause is in no interval: 1 to 4 % on an H200."
         )
-    every = comparison_figure.paths_of(runs)
-    chosen = st.multiselect(
-        "Paths", every, comparison_figure.story(runs), key=f"paths of {[run.id for run in runs]}",
-        placeholder="Paths in the charts: none", label_visibility="collapsed",
-    )  # fmt: skip
-    paths = [path for path in every if path in chosen]
+    every, story = comparison_figure.paths_of(runs), comparison_figure.story(runs)
+    paths = _paths(every, story, str([run.id for run in runs]))
     drawn = {"latency": comparison_figure.latency(runs, paths), "ratio": comparison_figure.ratio(runs, paths)}
     for place, (what, figure) in zip(chart.slots(2, 3), drawn.items(), strict=True):
         with place:
@@ -76,3 +71,16 @@ def several(runs: Sequence[Run], names: Sequence[str]) -> None:
             )
     runs_table.ratios(runs)
     run_files.of_comparison(runs, names, paths, drawn)
+
+
+def _paths(every: Sequence[str], story: Sequence[str], key: str) -> list[str]:
+    """The paths in the charts and in their pictures, which have no legend to click on; at first the `story`."""
+    chosen = st.multiselect(
+        "Paths",
+        every,
+        story,
+        key=f"paths of {key}",
+        placeholder="Paths in the charts: none",
+        label_visibility="collapsed",
+    )
+    return [path for path in every if path in chosen]
