@@ -73,8 +73,8 @@ def test_pairs_flops_and_bytes_against_counting(problem):
 
 
 def test_a_large_padded_batch_is_counted_at_once():
-    problem = make(batch=1 << 17, seq_q=1 << 20, lengths=(1 << 20, 0) * (1 << 16))
-    assert cost.batch_pairs(problem) == 1 << 56
+    problem = make(batch=1 << 12, seq_q=1 << 20, lengths=(1 << 20, 0) * (1 << 11))
+    assert cost.batch_pairs(problem) == 1 << 51
 
 
 def test_padding_is_no_work_but_dense_counts_hold_it():
