@@ -206,20 +206,23 @@ def _share(layout: Layout, axis: str, value: float) -> float:
 def _labels(ends: dict[str, End], lines: dict[str, list[str]], below: bool) -> list[dict[str, Any]]:
     """One annotation a line, at its end; moved apart where they would share a place."""
     heights = {path: (LABEL_PX * 1.15 + SMALL_PX * 1.2 * (len(lines[path]) - 1)) / PLOT_PX for path in ends}
+    smaller = min(1.0, (1 + 2 * BEYOND) / max(1e-9, sum(heights.values())))  # where there are many
+    heights = {path: height * smaller for path, height in heights.items()}
     for x in {end.x for end in ends.values()} if not below else ():  # what ends elsewhere has a place of its own
         _spread({path: end for path, end in ends.items() if end.x == x}, heights)
     anchor, down = ("top", UNDER) if below else ("middle", 0.0)
     return [
         {
             "xref": "paper", "yref": "paper", "x": end.x + GAP, "y": end.y - down, "xanchor": "left", "yanchor": anchor,
-            "align": "left", "showarrow": False, "name": f"label-{path}", "text": _label_text(lines[path]), "font": {"size": LABEL_PX, "color": color(path)},
+            "align": "left", "showarrow": False, "name": f"label-{path}", "text": _label_text(lines[path], smaller),
+            "font": {"size": LABEL_PX * smaller, "color": color(path)},
         }
         for path, end in ends.items()
     ]  # fmt: skip
 
 
-def _label_text(lines: Sequence[str]) -> str:
-    small = [f'<span style="font-size:{SMALL_PX}px">{line}</span>' for line in lines[1:]]
+def _label_text(lines: Sequence[str], smaller: float) -> str:
+    small = [f'<span style="font-size:{round(SMALL_PX * smaller)}px">{line}</span>' for line in lines[1:]]
     return "<br>".join([f"<b>{lines[0]}</b>", *small])
 
 
