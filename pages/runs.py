@@ -19,15 +19,15 @@ state = st.session_state
 store = shell.lab().store
 shipped = runs_table.shipped()
 painted = state.setdefault("runs_painted", False)
-closed = shell.public() is not None  # a visitor of a public server looks, compares and takes away, and changes nothing
+# A visitor of a public server looks, compares and takes away, and changes nothing: Streamlit's server drops what a browser
+# says of a widget that is disabled.
+closed = shell.public() is not None
 
 # What there is. What a button did comes first, for it changes the list.
 
 
 def act(what: str, *args: object) -> None:
     """Deletes, or undoes that; before the page runs, so that the list is as the button left it."""
-    if closed:
-        return
     if what == "delete":
         store.delete(args)
     else:
@@ -35,8 +35,6 @@ def act(what: str, *args: object) -> None:
 
 
 def rename(run_id: str) -> None:
-    if closed:
-        return
     try:
         store.label(run_id, state[f"name of {run_id}"], state[f"note of {run_id}"])
     except ValueError as error:

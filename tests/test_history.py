@@ -220,6 +220,20 @@ def test_an_upgrade_that_fails_changes_nothing(tmp_path, monkeypatch):
         assert schema(db) == before and db.execute("PRAGMA user_version").fetchone()[0] == 1
 
 
+def test_a_damaged_file_of_the_older_version_is_not_changed(tmp_path):
+    path = tmp_path / "attnlab.db"
+    db = old_file(path)
+    db.executemany(store.INSERT_EVENT, [("old", 0.0, "note", "x" * 500)] * 200)
+    db.close()
+    content = bytearray(path.read_bytes())
+    content[-8192:-4096] = b"\xff" * 4096  # a page in the middle of the events
+    path.write_bytes(content)
+    opened = Store(tmp_path)
+    assert "damaged" in opened.problem and opened.load("old").device == F25.device
+    (aside,) = tmp_path.glob("*damaged*")
+    assert aside.read_bytes() == content
+
+
 # Search and filters
 
 

@@ -184,6 +184,13 @@ def test_nothing_in_a_run_is_markup():
     assert "&lt;img" in json.dumps(figures_in(page))
 
 
+def test_json_in_a_script_cannot_end_it():
+    text = html_page.script_json({EVIL: [EVIL, None, 1.5]})
+    assert "<" not in text and json.loads(text) == {EVIL: [EVIL, None, 1.5]}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        html_page.script_json(float("nan"))
+
+
 @pytest.fixture
 def opened(chromium_page, tmp_path):
     """Opens a document as a file on disk; every request that it makes is in `requests`."""

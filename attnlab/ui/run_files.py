@@ -66,7 +66,7 @@ def take_in(store: Store, shipped: Collection[str], *, closed: bool) -> None:
         max_upload_size=MAX_TEXT_BYTES >> 20, key="runs_files", disabled=closed,
         help="Nothing can be imported on a public server." if closed else None,
     )  # fmt: skip
-    if st.form_submit_button("Import", type="primary", disabled=closed) and files and not closed:
+    if st.form_submit_button("Import", type="primary", disabled=closed) and files:
         st.session_state["runs_outcomes"] = [take(store, file.name, file.getvalue(), shipped) for file in files]
         st.rerun()
 
