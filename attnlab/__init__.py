@@ -6,6 +6,8 @@ Rooms, from the slider to the kernel:
     attnlab.lab             owns the worker process: queue, cancel, time limits, restarts, snapshots
     attnlab.doctor          what is installed and whether it works, each check in a process of its own
     attnlab.store           every run and every event, in SQLite, as it arrives
+    attnlab.history, .comparison    the list of runs, and runs side by side
+    attnlab.exchange, .export, .tabular, .html_page, .picture    runs as files, and files as runs
     attnlab.sweep           which points, in which order
     attnlab.worker          the only process that imports torch; runs attnlab.paths, timed by attnlab.measure
     attnlab.problem, .cost, .hardware, .roofline, .measurement, .run, .device    facts and arithmetic, nothing imported

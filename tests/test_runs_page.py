@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -113,6 +114,28 @@ def test_the_list_says_of_every_run_what_it_was_and_what_it_shows(open_page):
     assert all(table["sentence"].str.endswith(".")), "every run that has ended says what it shows"
     assert list(table["date"]) == sorted(table["date"], reverse=True)
     assert "flash-attn 2.8.3" in table[table["device"] == "a CPU"].iloc[0]["versions"]
+
+
+FIRST_PAINT = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}]
+from streamlit.testing.v1 import AppTest
+from attnlab.lab import Lab
+from attnlab.store import Store
+from attnlab.ui import shell
+lab = Lab(Store(), worker_command=[sys.executable, "-u", {str(ROOT / "tests/fake_worker.py")!r}])
+shell.lab, shell.PAGES = lambda: lab, (("pages/runs.py", "Runs"),)
+page = AppTest.from_file({str(ROOT / "app.py")!r}, default_timeout=60)
+for _ in range(2):
+    page.run()
+    print(len(page.dataframe), *sorted({{"pandas", "pyarrow"}} & set(sys.modules)))
+lab.close()
+"""
+
+
+def test_the_first_paint_waits_for_no_pandas(private_home):
+    said = subprocess.run([sys.executable, "-c", FIRST_PAINT], capture_output=True, text=True, timeout=120)
+    assert said.stdout.splitlines() == ["0", "1 pandas pyarrow"], said.stderr
 
 
 def test_search_and_filters_cut_the_list_down(open_page, store):
