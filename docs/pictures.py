@@ -4,6 +4,9 @@ live-dark.png    the recorded GPU run, as a visitor of any machine can open it
 point.png        one point of it, from close by
 live-light.png   a run measured on this machine, just now
 form.png         the form of that run
+ladder.png       every path for one step of training, recorded
+trip.png         standard attention's trip through memory, recorded, with the bytes that the hardware counted
+stage.png        the step of the talk at which memory is full
 tiles.png        flash's walk through the score matrix, half way
 exactness.png    the recorded look at the answers
 claims.png       the claims, judged by the recorded runs
@@ -27,7 +30,15 @@ from page import server  # noqa: E402
 SIZE = {"width": 1600, "height": 900}
 LIMIT_MS = 180_000
 TILES = "w_section=Tiles&w_batch=4&w_seq=1024&w_heads=32&w_head_dim=128&w_dtype=bfloat16&w_causal=true"
-PAGES = {"tiles": f"explain?{TILES}", "exactness": "exactness?show=NVIDIA+H200", "claims": "claims"}
+PAGES = {
+    "ladder": "?replay=h200-llama-3-8b-training",
+    "trip": "explain?w_show=h200-anatomy",
+    "tiles": f"explain?{TILES}",
+    "exactness": "exactness?show=NVIDIA+H200",
+    "claims": "claims",
+    "stage": "stage?step=3",
+}
+DARK = ("stage", "trip")
 HALF_WAY = "slider => { slider.value = 20; slider.dispatchEvent(new Event('input', {bubbles: true})) }"
 
 
@@ -61,7 +72,8 @@ def main() -> None:
             light.screenshot(path=ROOT / "docs" / "live-light.png")
             light.get_by_test_id("stSidebar").screenshot(path=ROOT / "docs" / "form.png")
             for name, address in PAGES.items():
-                page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
+                scheme = "dark" if name in DARK else "light"
+                page = browser.new_context(viewport=SIZE, color_scheme=scheme).new_page()
                 page.goto(f"{url}/{address}")
                 page.wait_for_timeout(6000)
                 if name == "tiles":
