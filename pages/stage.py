@@ -13,7 +13,7 @@ import streamlit as st
 
 from attnlab import checked, rehearsal, talk, units
 from attnlab.presets import PRESETS
-from attnlab.run import Run
+from attnlab.run import Run, WorkerState
 from attnlab.sweep import Sweep
 from attnlab.ui import keys, rehearse, shell, stage_form, stage_parts, text, viewers
 
@@ -173,17 +173,17 @@ def at_work() -> bool:
     return (live is not None and live.active) or (number == REHEARSAL and rehearse.active())
 
 
-def situation() -> tuple:
-    worker = lab.snapshot().worker
+def situation(worker: WorkerState) -> tuple:
+    """What a run of the whole page depends on. When it changes, the page is out of date."""
     return worker.device.key if worker.device else None, worker.state == "failed", lab.store.problem, at_work()
 
 
-drawn, pace = situation(), viewers.pace()
+drawn, pace = situation(worker), viewers.pace()  # the worker as it was above, or a change would go unnoticed
 
 
 @st.fragment(run_every=pace)
 def pulse() -> None:
-    if not state.pop("stage_page_runs", False) and (situation(), viewers.pace()) != (drawn, pace):
+    if not state.pop("stage_page_runs", False) and (situation(lab.snapshot().worker), viewers.pace()) != (drawn, pace):
         st.rerun()
 
 
