@@ -122,9 +122,11 @@ with st.container(gap="xsmall"):
 on_paper = step is not None and step.kind in talk.ON_PAPER
 base = (replayed.sweep if replayed else wanted) if swept else None
 with sliders:
-    shape = base or (step and step.gpu) or stage_form.fallback(worker)
-    fixed = not on_paper and (base is None or replayed is not None)
-    form = stage_form.form(shape, disabled=fixed) if step else stage_form.Form(None)
+    shape, fixed = base or (step and step.gpu), not on_paper and (base is None or replayed is not None)
+    if step and step.kind == talk.EXACTNESS and device is not None:
+        here = wanted in visits or rehearse.kept(wanted, device.key) is not None
+        shape = recorded[step.recorded].sweep if not here and step.recorded in recorded else wanted
+    form = stage_form.form(shape, disabled=fixed) if shape else stage_form.Form(None)
 sweep, refusal = (form.sweep, form.refusal) if on_paper or (swept and wanted is not None) else (wanted, "")
 problem = sweep.at(sweep.seqs[-1]) if on_paper and sweep is not None else None
 if on_paper:

@@ -146,7 +146,7 @@ def test_nothing_is_cut_and_type_grows_with_the_screen(stage):
         for width, height in ((1280, 720), (1920, 1080), (3840, 2160)):
             page.set_viewport_size({"width": width, "height": height})
             where = f"step {number} at {width} × {height}"
-            assert page.evaluate(OUT_OF_SIGHT) == [0, 0], where
+            page.wait_for_function(f"innerWidth === {width} && String({OUT_OF_SIGHT}) === '0,0'")
             headline = page.locator(".attnlab-headline")
             size = headline.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize)")
             assert size >= 0.05 * height, f"readable from the last row: {where}"

@@ -29,11 +29,11 @@ MARK = "recorded on NVIDIA H200, 2026-11-30"
 @pytest.fixture
 def open_stage(private_home, monkeypatch):
     """open_stage(link, **mode) → the page after its first runs; `mode` is FAKE_WORKER's. A second call is another server on
-    the same store."""
+    the same store. With `live` the link is one to the live page, and that has led to the stage."""
     labs, rehearsed = [], {}
     monkeypatch.setattr("attnlab.ui.rehearse._asked", lambda: rehearsed)
 
-    def open_stage(link=None, **mode):
+    def open_stage(link=None, live=False, **mode):
         for lab in labs:
             lab.close()
         monkeypatch.setenv("TMPDIR", str(private_home.parent))  # a device lock of its own: other tests may be measuring
@@ -43,13 +43,16 @@ def open_stage(private_home, monkeypatch):
         monkeypatch.setattr(shell, "lab", lambda: labs[-1])
         page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         page.query_params["live"] = "false"
+        if live:
+            page.query_params.update(link)
+            return until(page, lambda page: page.get("html") and said(page)[0] == SHIPPED.steps[-1].headline)
         page.run()
         page.switch_page("pages/stage.py")
         page.query_params.clear()
         for key, value in (link or {}).items():
             page.query_params[key] = value
         page.run()
-        return until(page, lambda page: labs[-1].snapshot().worker.state in ("ready", "busy"))
+        return until(page, lambda page: labs[-1].snapshot().worker.state in ("ready", "busy", "failed"))
 
     open_stage.labs = labs
     yield open_stage
@@ -209,14 +212,8 @@ def test_a_shape_that_cannot_be_is_refused_in_words(open_stage):
 
 
 def test_the_live_page_leads_to_the_stage_with_its_shape(open_stage):
-    page = open_stage()
-    page.switch_page("pages/live.py")
-    page.query_params.clear()
     shape = {"batch": "2", "seq": "512", "heads": "5", "head_dim": "64", "dtype": "float16", "direction": "forward"}
-    for key, value in {**shape, "causal": "true", "live": "false", "stage": "true"}.items():
-        page.query_params[key] = value
-    page.run()
-    assert said(page)[0] == SHIPPED.steps[-1].headline
+    page = open_stage({**shape, "causal": "true", "stage": "true"}, live=True)
     until(followed(page), measured)
     assert page.slider("g_heads").value == 5
     assert "float16, causal" in line(page)
@@ -330,10 +327,18 @@ def test_a_rehearsal_on_a_public_server_says_what_it_does_not_measure(open_stage
 
 def test_exactness_is_measured_when_asked_and_recorded_until_then(open_stage):
     page = open_stage({"step": "7"})
-    assert MARK in said(page)[1]
+    assert MARK in said(page)[1] and page.slider("g_batch").disabled
+    assert page.select_slider("g_seq").value == 8192, "the sliders say of which shape, here the recorded one"
     ask(page, "run")
     until(page, measured)
     assert MARK not in said(page)[1]
+
+
+def test_a_worker_that_cannot_start_is_told_on_the_stage(open_stage):
+    page = open_stage({"step": "1"}, fatal_at_start=True)
+    until(page, lambda page: "The worker failed" in line(page))
+    assert "PyTorch is not installed" in line(page)
+    assert said(ask(page, "next"))[0] == SHIPPED.steps[1].headline
 
 
 def test_presses_are_acted_upon_once_and_in_order(monkeypatch):

@@ -14,7 +14,7 @@ import streamlit as st
 from attnlab import talk
 from attnlab.problem import DTYPE_BYTES, ProblemError
 from attnlab.run import WorkerState
-from attnlab.sweep import Sweep, default_sweep, lengths_up_to
+from attnlab.sweep import Sweep, lengths_up_to
 from attnlab.ui import kept, link, shell
 
 PREFIX = "g_"
@@ -121,7 +121,3 @@ def asked(base: Sweep, given: dict[str, Any]) -> Sweep:
         head_dim=given["head_dim"], dtype=given["dtype"], lengths=old.lengths_at(longest),
     )  # fmt: skip
     return replace(base, problem=problem, seqs=lengths_up_to(longest))
-
-
-def fallback(worker: WorkerState) -> Sweep:
-    return default_sweep(worker.device.kind if worker.device else "cpu")
