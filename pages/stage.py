@@ -119,6 +119,7 @@ if step is not None and device is not None:
 
 with st.container(gap="xsmall"):
     top, sliders, bottom = st.container(gap="xsmall"), st.container(), st.container()
+    keys.listen()  # early, for it also tells the browser what was heard
 on_paper = step is not None and step.kind in talk.ON_PAPER
 base = (replayed.sweep if replayed else wanted) if swept else None
 with sliders:
@@ -284,5 +285,4 @@ with bottom:
             disabled=device is None or rehearse.active(),
             help="Measures every step of the talk once, one after the other, and keeps the results for the stage.",
         )
-    keys.listen()
 pulse()

@@ -6,6 +6,7 @@ const ACTIONS = {
   " ": "run", r: "run", l: "scale", p: "reveal", n: "preset", Escape: "leave",
 };
 const KEPT = 16;
+const AGAIN_MS = 1500;
 const DISMISSED = "attnlab-keys-dismissed";
 const ROOT_SIZE = "max(17px, min(1.33vw, 2.36vh))";  // 17 px at 1280 × 720; all type and spacing of the page are in rem
 const LINE = "→ next · ← back · space run · L log / linear · P next path · N next preset · F full screen · esc leave";
@@ -41,6 +42,16 @@ function press(view, action) {
   view.number = Math.max(Date.now(), view.number + 1);
   view.presses = [...view.presses, [view.number, action]].slice(-KEPT);
   view.tell(view.presses);
+  sayAgain(view, view.number, AGAIN_MS);
+}
+
+// What the page has not heard is said again, ever later: each time costs a run of the page.
+function sayAgain(view, number, after) {
+  setTimeout(() => {
+    if (view.heard >= number || view.number !== number || !view.line.isConnected) return;
+    view.tell([...view.presses, [after, "again"]]);  // what is said twice alike is not sent
+    sayAgain(view, number, 2 * after);
+  }, after);
 }
 
 // A slider that was moved by the pointer gives the arrows back to the talk.
@@ -65,7 +76,7 @@ function make(parentElement) {
   line.style.cssText = "display:flex;justify-content:flex-end;align-items:center;gap:.6em;height:1.3em;line-height:1.3;" +
     "font-family:var(--st-font);font-size:.8rem;color:var(--st-text-color);opacity:.5;white-space:nowrap;overflow:hidden";
   parentElement.appendChild(line);
-  const view = { line, number: 0, presses: [] };
+  const view = { line, number: 0, heard: 0, presses: [] };
   const words = document.createElement("span");
   words.textContent = LINE;
   const rehearsal = button("Rehearsal", "Go to the rehearsal", () => press(view, "rehearse"));
@@ -83,8 +94,9 @@ function make(parentElement) {
   return view;
 }
 
-export default function ({ parentElement, setStateValue }) {
+export default function ({ data, parentElement, setStateValue }) {
   const view = (parentElement._attnlabKeys ??= make(parentElement));
+  view.heard = data;
   view.tell = (presses) => setStateValue("pressed", presses);
   return () => setTimeout(() => {
     if (view.line.isConnected) return;

@@ -38,6 +38,7 @@ def pressed() -> list[str]:
 
 
 def listen() -> None:
-    """Draws the faint line. The page runs again for each key that means something to it."""
+    """Draws the faint line, and tells the browser what was heard: it says again what was not, for a press can get lost
+    between a page and the fragments that run meanwhile. The page runs again for each key that means something to it."""
     draw = st.components.v2.component("attnlab_keys", js=_JS, isolate_styles=False)
-    draw(key=KEY, on_pressed_change=lambda: None)
+    draw(key=KEY, data=st.session_state.get(HEARD, 0), on_pressed_change=lambda: None)
