@@ -16,6 +16,7 @@ from attnlab.talk import Talk
 from attnlab.ui import headline, shell
 from attnlab.ui.text import escape, local
 
+NAME = "Rehearsal"  # of its runs, on the runs page; it tells them after a restart too
 BADGES = dict(zip(rehearsal.VERDICTS, ("gray", "green", "orange", "red", "violet"), strict=True))
 
 
@@ -33,6 +34,7 @@ def begin(talk: Talk, device_kind: str) -> None:
         sweep = step.sweep(device_kind)
         if sweep is not None and sweep not in _asked() and (run_id := shell.submit(sweep, fresh=True)):
             _asked()[sweep] = run_id
+            shell.lab().store.label(run_id, f"{NAME}: {step.headline}", "")
 
 
 def stop() -> None:
@@ -59,8 +61,13 @@ def kept(sweep: Sweep, device_key: str) -> Run | None:
 
 def mark(run: Run) -> str:
     """Where a kept result comes from: "from the rehearsal, 30 November 2026, 11:00 …"."""
-    whence = "from the rehearsal" if run.id in _asked().values() else "measured before"
+    whence = "from the rehearsal" if _rehearsed(run.id) else "measured before"
     return f"{whence}, {local(run.created)}"
+
+
+def _rehearsed(run_id: str) -> bool:
+    named = (entry.name for entry in shell.lab().store.entries() if entry.run.id == run_id)  # listed once a change
+    return run_id in _asked().values() or next(named, "").startswith(NAME)
 
 
 def rows(talk: Talk, device_kind: str, recorded: Mapping[str, Run]) -> list[rehearsal.Row]:
