@@ -21,15 +21,15 @@ def tabs(monkeypatch):
     return look
 
 
-@pytest.mark.parametrize(("n", "pace"), [(1, 1), (8, 1), (9, 2), (16, 2), (25, 4), (500, viewers.SLOWEST)])
-def test_the_pace_doubles_as_tabs_come(tabs, n, pace):
+@pytest.mark.parametrize(("n", "pace"), [(1, 1), (10, 1), (11, 2), (20, 2), (25, 3), (500, viewers.SLOWEST)])
+def test_the_pace_slows_as_tabs_come(tabs, n, pace):
     assert tabs(n) == pace
 
 
 def test_a_tab_that_looks_again_is_one_tab_and_one_that_is_gone_is_none(tabs):
     assert tabs(8) == 1 and tabs(8, at=1.0) == 1
-    assert tabs(25, at=2.0) == 4
-    assert tabs(3, at=2.0 + viewers.GONE_S / 2) == 4  # the others may still be there
+    assert tabs(25, at=2.0) == 3
+    assert tabs(3, at=2.0 + viewers.GONE_S / 2) == 3  # the others may still be there
     assert tabs(3, at=3.0 + 2 * viewers.GONE_S) == 1
 
 

@@ -13,7 +13,7 @@ import time
 import streamlit as st
 
 GONE_S = 12.0  # a tab that has not looked for so long; it looks every second, or SLOWEST times that
-FEW = 8  # tabs that need not wait for one another
+FEW = 10  # tabs that need not wait for one another
 SLOWEST = 4  # times the usual interval
 
 
@@ -35,8 +35,5 @@ def count() -> int:
 
 
 def pace() -> int:
-    """How many times longer than alone a tab waits until it looks again: 1, 2, 4, …, so that it seldom changes."""
-    here, slower = count(), 1
-    while slower < SLOWEST and here > FEW * slower:
-        slower *= 2
-    return slower
+    """How many times longer than alone a tab waits until it looks again: 1 up to FEW tabs, 2 up to twice as many, …"""
+    return min(-(-count() // FEW), SLOWEST)

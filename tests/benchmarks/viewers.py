@@ -46,8 +46,10 @@ class Session:
     async def watch(self, done: asyncio.Event) -> None:
         async with websockets.connect(self.url, subprotocols=["streamlit"], max_size=None, origin=None) as socket:
             await socket.send(self._rerun())
-            reading = asyncio.create_task(self._read(socket))
-            await asyncio.wait({reading, asyncio.create_task(done.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            reading, ended = asyncio.create_task(self._read(socket)), asyncio.create_task(done.wait())
+            await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()  # raises what went wrong
             for timer in (reading, *self._timers.values()):
                 timer.cancel()
 
@@ -72,7 +74,8 @@ class Session:
                 self._tick(socket, wanted.fragment_id, wanted.interval)
             )
         elif kind == "stop_auto_rerun":
-            self._stop(message.stop_auto_rerun.fragment_id)
+            for fragment_id in message.stop_auto_rerun.fragment_ids:
+                self._stop(fragment_id)
         elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "bidi_component":
             self._chart(message.delta.new_element.bidi_component)
 
