@@ -157,8 +157,8 @@ def _memory_words(run: Run, top: Headline) -> str:
 
 
 def _troubles(run: Run) -> list[str]:
-    """What went otherwise with the two that are compared, or with all where nothing is: once for each path and kind of trouble,
-    at the shortest sequence where it did."""
+    """What went otherwise with the two that are compared, or with all where nothing is: once for each path and kind of
+    trouble, at the shortest sequence where it did."""
     compared = (BASELINE, challenger(run))
     told = compared if set(compared) <= set(run.sweep.paths) else run.sweep.paths
     said: dict[tuple[str, str], str] = {}

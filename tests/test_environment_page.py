@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from attnlab.doctor.examination import Examination
 from attnlab.doctor.finding import Answer
 from attnlab.doctor.judgement import CHILDREN, WHAT
-from attnlab.ui import environment_rows, shell
+from attnlab.ui import environment_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM = Answer({"python": "cp312", "packages": {"flash-attn": "2.7.4.post1", "torch": "2.13.0+cu130"}, "driver": "580.95.05",

@@ -9,7 +9,8 @@ from attnlab.ui import viewers
 @pytest.fixture
 def tabs(monkeypatch):
     """tabs(n, at=…) → the pace that the n-th of n tabs is told, each of which looks once."""
-    monkeypatch.setattr(viewers, "_looks", lambda made=viewers._looks.__wrapped__(): made)
+    none_yet = viewers._looks.__wrapped__()
+    monkeypatch.setattr(viewers, "_looks", lambda: none_yet)
 
     def look(n, at=0.0):
         monkeypatch.setattr(viewers.time, "monotonic", lambda: at)
