@@ -653,13 +653,16 @@ def test_a_report_names_nobody(tmp_path, monkeypatch):
             assert private not in text
 
 
-def test_a_table_fits_and_its_commands_can_be_copied():
+@pytest.mark.parametrize(("prefix", "python"), [("/usr", "python"), (str(ROOT / ".venv"), ".venv/bin/python")])
+def test_a_table_fits_and_its_commands_can_be_copied(prefix, python, monkeypatch):
+    """Of the environment that `make` has made, or of another one."""
+    monkeypatch.setattr(sys, "prefix", prefix)
     asked = Examination(lambda name, stop: {"system": SYSTEM, "torch": CPU_TORCH}.get(name, Answer({"missing": True})))
     asked.start()
     lines = report.table(asked.wait(20), columns=80)
     assert lines[0].startswith("The lab measures on the CPU, because")
     assert all(len(line) < 80 for line in lines if not line.startswith("    $ "))
-    assert "    $ python -m pip install --force-reinstall torch==2.13.0" in lines
+    assert f"    $ {python} -m pip install --force-reinstall torch==2.13.0" in lines
     assert any(line.startswith("! PyTorch ") and line.endswith("works with limits") for line in lines)
 
 
