@@ -9,7 +9,7 @@ import streamlit as st
 
 from attnlab import claims
 from attnlab.run import Run
-from attnlab.ui import headline, link, shell, status, text
+from attnlab.ui import head, headline, link, shell, text
 
 EVERY_S = 0.5
 MEASURE_HERE = "Measure on this machine"
@@ -37,23 +37,17 @@ recordings, refused = shell.recordings()
 recorded = tuple(recordings.values())
 devices = tuple(dict.fromkeys(run.device.name for run in recorded if run.device))
 fallback = MEASURE_HERE if worker.device is None or worker.device.kind == "cuda" or not devices else devices[0]
-offered = link.adopt("c_show", {"here": MEASURE_HERE, **{name: name for name in devices}}, fallback)
-with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-    trouble = "; ".join(filter(None, [lab.store.problem, *refused, link.unknown("c_show", ("here", *devices))]))
-    line = status.device_line(worker, trouble=trouble, offer=bool(devices))
-    st.markdown(line, help=text.escape(trouble) or None, width="stretch", wrap=False)
-    names = [MEASURE_HERE, *devices]
-    show = st.selectbox(
-        "Show",
-        names,
-        names.index(offered),
-        key="c_show",
-        format_func=lambda name: f"Recorded on {name}" if name in devices else name,
-        label_visibility="collapsed",
-        width=340,
-    )
-if show != offered:
-    link.publish("c_show", show, "here" if show == MEASURE_HERE else show)
+show = head.choose(
+    worker,
+    here=MEASURE_HERE,
+    recorded=devices,
+    refused=[*refused, link.unknown("c_show", ("here", *devices))],
+    address="c_show",
+    key="c_show",
+    say=lambda name: f"Recorded on {name}",
+    fallback=fallback,
+    here_in_link="here",
+)
 replaying = show in devices
 device = next(run.device for run in recorded if run.device and run.device.name == show) if replaying else worker.device
 

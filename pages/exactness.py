@@ -12,7 +12,7 @@ from attnlab import edges, exactness_figure, units, verdicts
 from attnlab.problem import DTYPE_BYTES
 from attnlab.run import Run
 from attnlab.sweep import SHORTEST
-from attnlab.ui import chart, exactness_form, headline, link, shell, status, text, verdict_tables
+from attnlab.ui import chart, exactness_form, head, headline, link, shell, text, verdict_tables
 
 EVERY_S = 0.5
 CHART_HEIGHT = "max(340px, 50vh)"
@@ -44,24 +44,16 @@ def live_runs(task: str) -> list[Run]:
 
 worker = lab.snapshot().worker
 recorded, refused = shell.recorded_looks()
-offered = link.adopt("show", {name: name for name in recorded}, MEASURE_HERE)
-with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-    trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
-    line = status.device_line(worker, trouble=trouble, offer=bool(recorded))
-    st.markdown(line, help=text.escape(trouble) or None, width="stretch", wrap=False)
-    names = [MEASURE_HERE, *recorded]
-    show = st.selectbox(
-        "Show",
-        names,
-        names.index(offered),
-        key="x_show",
-        format_func=lambda name: f"Recorded on {name}" if name in recorded else name,
-        label_visibility="collapsed",
-        width=340,
-    )
+show = head.choose(
+    worker,
+    here=MEASURE_HERE,
+    recorded=recorded,
+    refused=refused,
+    address="show",
+    key="x_show",
+    say=lambda name: f"Recorded on {name}",
+)
 replaying = show in recorded
-if show != offered:
-    link.publish("show", show, show if replaying else None)
 
 with st.sidebar:
     check_slot, stop_slot = st.columns([2, 1])

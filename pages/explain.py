@@ -16,10 +16,9 @@ from attnlab.ui import (
     explain_layout,
     explain_softmax,
     explain_trip,
+    head,
     headline,
-    link,
     shell,
-    status,
     text,
     tiles,
 )
@@ -42,26 +41,16 @@ def press(button: str) -> None:
 worker = lab.snapshot().worker
 recorded, refused = shell.recorded_anatomies()
 explain_form.fill(worker)
-offered = link.adopt("w_show", {name: name for name in recorded}, MEASURE_HERE)
-with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-    trouble = "; ".join(filter(None, [lab.store.problem, *refused]))
-    line = status.device_line(worker, trouble=trouble, offer=bool(recorded))
-    st.markdown(line, help=text.escape(trouble) or None, width="stretch", wrap=False)
-    names = [MEASURE_HERE, *recorded]
-    show = st.selectbox(
-        "Show",
-        names,
-        names.index(offered),
-        key="w_show_box",
-        format_func=lambda name: (
-            f"R{recorded[name].mark.rpartition(',')[0][1:]} ({name})" if name in recorded else name
-        ),
-        label_visibility="collapsed",
-        width=340,
-    )
+show = head.choose(
+    worker,
+    here=MEASURE_HERE,
+    recorded=recorded,
+    refused=refused,
+    address="w_show",
+    key="w_show_box",
+    say=lambda name: f"R{recorded[name].mark.rpartition(',')[0][1:]} ({name})",
+)
 replay = recorded.get(show)
-if show != offered:
-    link.publish("w_show", show, show if replay else None)
 
 with st.container(horizontal=True, vertical_alignment="center", wrap=False):
     section = explain_form.section()

@@ -6,8 +6,7 @@ import streamlit as st
 
 from attnlab.run import Run, WorkerState
 from attnlab.sweep import TIME
-from attnlab.ui import link, shell, status
-from attnlab.ui.text import escape
+from attnlab.ui import head, link, shell
 
 LAST = "Last run on this machine"
 
@@ -25,27 +24,21 @@ def last_run() -> Run | None:
 def choose(key: str) -> tuple[Run | None, WorkerState]:
     """Draws the line; returns the run that is shown (None: there is none yet) and the worker. `key` names the choice in the
     session and in the address."""
-    lab, last = shell.lab(), last_run()
-    worker = lab.snapshot().worker
+    last = last_run()
+    worker = shell.lab().snapshot().worker
     recorded, refused = shell.recorded_runs()
     fallback = LAST if last is not None else next(iter(recorded), LAST)
-    offered = link.adopt(key, {"last": LAST, **{name: name for name in recorded}}, fallback)
-    names = [LAST, *recorded]
-    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-        trouble = "; ".join(filter(None, [lab.store.problem, *refused, link.unknown(key, ("last", *recorded))]))
-        line = status.device_line(worker, trouble=trouble, offer=bool(recorded))
-        st.markdown(line, help=escape(trouble) or None, width="stretch", wrap=False)
-        chosen = st.selectbox(
-            "Points of",
-            names,
-            names.index(offered),
-            key=key if fallback == LAST else f"{key}_recorded",  # another default is another widget
-            format_func=lambda name: f"{name} · {recorded[name].mark}" if name in recorded else name,
-            label_visibility="collapsed",
-            width=340,
-        )
-    if chosen != offered:
-        link.publish(key, chosen, "last" if chosen == LAST else chosen)
+    chosen = head.choose(
+        worker,
+        here=LAST,
+        recorded=recorded,
+        refused=[*refused, link.unknown(key, ("last", *recorded))],
+        address=key,
+        key=key if fallback == LAST else f"{key}_recorded",  # another default is another widget
+        say=lambda name: f"{name} · {recorded[name].mark}",
+        fallback=fallback,
+        here_in_link="last",
+    )
     return recorded.get(chosen, last), worker
 
 
