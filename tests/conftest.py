@@ -1,5 +1,7 @@
 """What tests share: a private home for each, GPU and browser tests that skip with one clear line, and the fixtures
 
+page_lab(recorded) -> lab
+    What the pages of an AppTest show; ends with the test.
 start_app(script, env={}, query="") -> url
     A Streamlit server on 127.0.0.1 that ends with the test; its log is server.log in the test's tmp_path.
 chromium_page
@@ -9,6 +11,7 @@ chromium_page
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import socket
@@ -72,6 +75,35 @@ def private_home(tmp_path, monkeypatch):
     home = tmp_path / "attnlab-home"
     monkeypatch.setenv("ATTNLAB_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def page_lab(private_home, monkeypatch):
+    """page_lab(recorded, real=False, **fake) -> the lab that the pages of an AppTest show, with these recorded runs by name.
+
+    Its worker computes nothing and is in the mode `fake` (fake_worker.py), or it is `real`. Called again, the lab stays. All
+    are closed with the test; `page_lab.labs` holds them.
+    """
+    from attnlab.lab import Lab
+    from attnlab.store import Store
+    from attnlab.ui import shell
+
+    labs: list[Lab] = []
+
+    def make(recorded: dict, real: bool = False, **fake) -> Lab:
+        monkeypatch.setenv("TMPDIR", str(private_home.parent))  # a device lock of its own: other tests may be measuring
+        monkeypatch.setenv("FAKE_WORKER", json.dumps(fake))
+        if not labs:
+            command = None if real else [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
+            labs.append(Lab(Store(private_home), worker_command=command))
+        monkeypatch.setattr(shell, "lab", lambda: labs[0])
+        monkeypatch.setattr(shell, "recordings", lambda: (recorded, []))
+        return labs[0]
+
+    make.labs = labs
+    yield make
+    for lab in labs:
+        lab.close()
 
 
 @pytest.fixture

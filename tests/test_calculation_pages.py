@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import replace
 from html import unescape
@@ -15,13 +14,10 @@ from samples import H200
 from streamlit.testing.v1 import AppTest
 
 from attnlab import cost, estimate, memory_plan, textbook
-from attnlab.lab import Lab
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.run import Run
-from attnlab.store import Store
 from attnlab.sweep import Sweep
-from attnlab.ui import shell
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "recorded on NVIDIA H200, 2026-11-30"
@@ -44,34 +40,25 @@ def a_run(**more):
 
 
 @pytest.fixture
-def open_page(private_home, monkeypatch):
+def open_page(page_lab):
     """open_page(name, link, recorded=(run, …), **fake) → the page once the worker has said what it measures on."""
-    labs = []
 
     def open_page(name, link=None, recorded=(), **fake):
-        monkeypatch.setenv("TMPDIR", str(private_home.parent))
-        monkeypatch.setenv("FAKE_WORKER", json.dumps({"kind": "cpu"} | fake))
-        if not labs:
-            command = [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
-            labs.append(Lab(Store(private_home), worker_command=command))
-        monkeypatch.setattr(shell, "lab", lambda: labs[0])
-        monkeypatch.setattr(shell, "recordings", lambda: ({run.id: run for run in recorded}, []))
+        lab = page_lab({run.id: run for run in recorded}, **{"kind": "cpu"} | fake)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         app.session_state["_routed"] = True
         app.switch_page(f"pages/{name}.py")
         for key, value in (link or {}).items():
             app.query_params[key] = value
         limit = time.monotonic() + 60
-        while labs[0].snapshot().worker.device is None and time.monotonic() < limit:
+        while lab.snapshot().worker.device is None and time.monotonic() < limit:
             time.sleep(0.05)
         app.run()
         assert not app.exception, app.exception
         return app
 
-    open_page.labs = labs
-    yield open_page
-    for lab in labs:
-        lab.close()
+    open_page.labs = page_lab.labs
+    return open_page
 
 
 def said(page):

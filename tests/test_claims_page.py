@@ -1,53 +1,29 @@
 """The claims page through AppTest: nothing measured, measured by a fake worker, recorded runs."""
 
-import json
-import sys
-import time
 from html import unescape
 from pathlib import Path
 
 import pytest
+from apptest import until
 from streamlit.testing.v1 import AppTest
 
 from attnlab import claims
 from attnlab.export import recorded_runs
-from attnlab.lab import Lab
-from attnlab.store import Store
-from attnlab.ui import shell
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT_S = 60.0
 
 
 @pytest.fixture
-def open_page(private_home, monkeypatch):
-    labs = []
-
+def open_page(page_lab):
     def open_page(recorded=(), **fake):
-        monkeypatch.setenv("FAKE_WORKER", json.dumps(fake))
-        command = [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
-        labs.append(Lab(Store(private_home), worker_command=command))
-        monkeypatch.setattr(shell, "lab", lambda: labs[0])
-        monkeypatch.setattr(shell, "recordings", lambda: (dict(recorded), []))
+        lab = page_lab(dict(recorded), **fake)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         app.run()
         app.switch_page("pages/claims.py")
-        return until(app, lambda app: labs[0].snapshot().worker.device is not None).run()
+        return until(app, lambda app: lab.snapshot().worker.device is not None, said).run()
 
-    yield open_page
-    for lab in labs:
-        lab.close()
-
-
-def until(page, ready):
-    limit = time.monotonic() + LIMIT_S
-    while True:
-        page.run()
-        assert not page.exception
-        if ready(page):
-            return page
-        assert time.monotonic() < limit, said(page)
-        time.sleep(0.1)
+    open_page.labs = page_lab.labs
+    return open_page
 
 
 def said(page):
@@ -69,7 +45,7 @@ def test_a_first_visitor_sees_every_claim_with_its_setting_and_what_cannot_be_te
 def test_one_claim_is_tested_and_judged(open_page):
     page = open_page()
     page.button("c_at-512").click()
-    until(page, lambda page: "× at 512" in said(page) and "measuring" not in said(page))
+    until(page, lambda page: "× at 512" in said(page) and "measuring" not in said(page), said)
     words = said(page)
     assert ":green-badge[✓ holds]" in words or ":red-badge[✗ does not hold]" in words
 
@@ -77,14 +53,14 @@ def test_one_claim_is_tested_and_judged(open_page):
 def test_all_that_can_be_tested_are(open_page):
     page = open_page()
     page.button("c_all").click()
-    until(page, lambda page: "not measured yet" not in said(page) and "measuring" not in said(page))
+    until(page, lambda page: "not measured yet" not in said(page) and "measuring" not in said(page), said)
     assert "cannot be tested here" in said(page)
 
 
 def test_a_fault_of_the_worker_is_said_in_words(open_page):
     page = open_page(die_at=["flash", 512])
     page.button("c_at-512").click()
-    until(page, lambda page: "flash at 512" in said(page))
+    until(page, lambda page: "flash at 512" in said(page), said)
 
 
 def test_recorded_runs_are_judged_and_marked(open_page):

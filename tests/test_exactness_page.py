@@ -1,43 +1,31 @@
 """The exactness page through AppTest, with the real lab and store, and a fake worker, the real one, or recorded runs."""
 
 import json
-import sys
-import time
 from html import unescape
 from pathlib import Path
 
 import pytest
 import streamlit as st
+from apptest import until
 from looks import CONTROL, answer, exactness, look, point
 from samples import H200
 from streamlit.testing.v1 import AppTest
 
 from attnlab import edges, verdicts
 from attnlab.finding import Finding
-from attnlab.lab import Lab
 from attnlab.paths import PATHS
-from attnlab.store import Store
-from attnlab.ui import shell
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = {"batch": "1", "seq": "256", "heads": "2", "head_dim": "32", "dtypes": "float32", "paths": "standard,flash"}
-LIMIT_S = 90.0
 MARK = "recorded on NVIDIA H200, 2026-11-30"
 
 
 @pytest.fixture
-def open_page(private_home, monkeypatch):
+def open_page(page_lab):
     """open_page(link, recorded=(run, …), real=False) → the page after its first run."""
-    labs = []
 
     def open_page(link=None, recorded=(), real=False, page="pages/exactness.py", **fake):
-        command = None if real else [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
-        monkeypatch.setenv("TMPDIR", str(private_home.parent))  # a device lock of its own: other tests may be measuring
-        monkeypatch.setenv("FAKE_WORKER", json.dumps({"kind": "cpu"} | fake))
-        if not labs:
-            labs.append(Lab(Store(private_home), worker_command=command))
-        monkeypatch.setattr(shell, "lab", lambda: labs[0])
-        monkeypatch.setattr(shell, "recordings", lambda: ({run.id: run for run in recorded}, []))
+        lab = page_lab({run.id: run for run in recorded}, real, **{"kind": "cpu"} | fake)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         app.run()
         if page:
@@ -47,24 +35,11 @@ def open_page(private_home, monkeypatch):
                 app.query_params[key if key in ("show", "at") else f"x_{key}"] = value
             app.run()
         assert not app.exception
-        until(app, lambda app: labs[0].snapshot().worker.device is not None)
+        until(app, lambda app: lab.snapshot().worker.device is not None, said)
         return app.run()  # with the device
 
-    open_page.labs = labs
-    yield open_page
-    for lab in labs:
-        lab.close()
-
-
-def until(page, ready):
-    limit = time.monotonic() + LIMIT_S
-    while True:
-        page.run()
-        assert not page.exception
-        if ready(page):
-            return page
-        assert time.monotonic() < limit, said(page)
-        time.sleep(0.1)
+    open_page.labs = page_lab.labs
+    return open_page
 
 
 def said(page):
@@ -123,7 +98,7 @@ def test_a_path_that_is_not_here_is_not_asked_for(open_page):
 def test_a_real_run_to_the_end_and_every_look_after_it(open_page):
     page = open_page(TINY, real=True)
     page.button("x_check").click().run()
-    until(page, ended("exactness"))
+    until(page, ended("exactness"), said)
     assert "In float32 at sequence 256 flash and standard attention both agree with float64 to 1e-6." in said(page)
     answers = tables(page)[0]
     assert list(answers["what"]) == ["O", CONTROL.what] * 2
@@ -134,12 +109,12 @@ def test_a_real_run_to_the_end_and_every_look_after_it(open_page):
 
     for task, column in (("determinism", "identical"), ("edges", "got")):
         page.button(f"x_{task}").click().run()
-        until(page, ended(task))
+        until(page, ended(task), said)
         table = tables(page)[1 if task == "determinism" else 2]
         assert set(table["path"]) == {"standard", "flash"}
         assert all(table[column].notna()), table.to_string()
     page.button("x_support").click().run()
-    until(page, ended("support"))
+    until(page, ended("support"), said)
     matrix = tables(page)[3].set_index("feature")
     assert list(matrix.columns) == ["standard", "flash"]
     assert matrix.loc["causal", "flash"] == "✓"
@@ -149,9 +124,9 @@ def test_pressed_again_it_is_measured_anew(open_page):
     page = open_page(TINY, real=True)
     shown = []
     for _ in range(2):
-        until(page, lambda page: not page.button("x_check").disabled)  # drawn since the run before has ended
+        until(page, lambda page: not page.button("x_check").disabled, said)  # drawn since the run before has ended
         page.button("x_check").click().run()
-        until(page, ended("exactness"))
+        until(page, ended("exactness"), said)
         shown.append(page.session_state["exactness_looks"]["exactness"])
     assert shown[0] != shown[1]
 
@@ -161,7 +136,7 @@ def test_stop_ends_what_runs(open_page):
     page.button("x_check").click().run()
     assert not page.button("x_stop").disabled
     page.button("x_stop").click().run()
-    until(page, ended("exactness"))
+    until(page, ended("exactness"), said)
     ids = page.session_state["exactness_looks"]["exactness"]
     assert [open_page.labs[0].snapshot(run_id).run.state for run_id in ids] == ["cancelled", "cancelled"]
     assert "Cancelled" in said(page)

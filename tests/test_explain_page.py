@@ -1,7 +1,6 @@
 """The page that says why it is fast, through AppTest and in Chromium: nothing measured, a recorded run, a real one."""
 
 import json
-import sys
 import time
 from dataclasses import replace
 from html import unescape
@@ -9,22 +8,20 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
+from apptest import until
 from samples import H200
 from streamlit.testing.v1 import AppTest
 
 from attnlab import code_steps, cost, online_softmax, trip
 from attnlab.finding import Finding
-from attnlab.lab import Lab
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.run import Run
-from attnlab.store import Store
 from attnlab.tiling import Tiling
-from attnlab.ui import explain_trip, shell
+from attnlab.ui import explain_trip
 from attnlab.ui.tiles import walk
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT_S = 90.0
 MARK = "recorded on NVIDIA H200, 2026-11-30"
 PROBLEM = AttentionProblem(batch=4, seq_q=4096, heads=32, head_dim=128)
 TIMES_MS = {"QKᵀ": 2.5, "scale": 2.25, "softmax": 2.375, "AV": 2.25}
@@ -58,17 +55,11 @@ def anatomy(problem=PROBLEM, counted=False, **more):
 
 
 @pytest.fixture
-def open_page(private_home, monkeypatch):
+def open_page(page_lab):
     """open_page(link, recorded=(run, …), real=False) → the page after its first run with the device."""
-    labs = []
 
     def open_page(link=None, recorded=(), real=False, page="pages/explain.py", **fake):
-        command = None if real else [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
-        monkeypatch.setenv("TMPDIR", str(private_home.parent))  # a device lock of its own: other tests may be measuring
-        monkeypatch.setenv("FAKE_WORKER", json.dumps({"kind": "cpu"} | fake))
-        labs.append(Lab(Store(private_home), worker_command=command))
-        monkeypatch.setattr(shell, "lab", lambda: labs[0])
-        monkeypatch.setattr(shell, "recordings", lambda: ({run.id: run for run in recorded}, []))
+        lab = page_lab({run.id: run for run in recorded}, real, **{"kind": "cpu"} | fake)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
         app.switch_page(page)
         app.query_params.clear()
@@ -76,22 +67,10 @@ def open_page(private_home, monkeypatch):
             app.query_params[f"w_{key}"] = value
         app.run()
         assert not app.exception
-        return until(app, lambda app: labs[0].snapshot().worker.device is not None).run()
+        return until(app, lambda app: lab.snapshot().worker.device is not None, said).run()
 
-    yield open_page
-    for lab in labs:
-        lab.close()
-
-
-def until(page, ready):
-    limit = time.monotonic() + LIMIT_S
-    while True:
-        page.run()
-        assert not page.exception
-        if ready(page):
-            return page
-        assert time.monotonic() < limit, said(page)
-        time.sleep(0.1)
+    open_page.labs = page_lab.labs
+    return open_page
 
 
 def said(page):
@@ -185,7 +164,7 @@ def test_the_counters_can_be_asked_for_on_a_gpu(open_page, kind, disabled):
     assert page.button("w_counters").disabled is disabled
     if not disabled:
         page.button("w_counters").click().run()
-        until(page, lambda page: ":green-badge[Measured]" in said(page) or "Incomplete" in said(page))
+        until(page, lambda page: ":green-badge[Measured]" in said(page) or "Incomplete" in said(page), said)
 
 
 def test_the_exactness_page_knows_nothing_of_anatomies(open_page):
@@ -196,7 +175,7 @@ def test_the_exactness_page_knows_nothing_of_anatomies(open_page):
 def test_a_real_measurement_on_the_cpu(open_page):
     page = open_page({"seq": "256", "heads": "2", "head_dim": "32", "causal": "true"}, real=True)
     page.button("w_measure").click().run()
-    until(page, lambda page: ":green-badge[Measured]" in said(page))
+    until(page, lambda page: ":green-badge[Measured]" in said(page), said)
     measured = cells(page, "Measured")
     assert len(measured) == 7 and all(cell.endswith(" ms") for cell in measured)
     page.segmented_control("w_section").set_value("Layout").run()
