@@ -15,7 +15,7 @@ from attnlab import cost
 from attnlab.device import Device
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
-from attnlab.roofline import SETTLE_S, must_settle
+from attnlab.roofline import pace
 from attnlab.sweep import TIME, Sweep
 from attnlab.units import seconds, sequence, size
 
@@ -98,7 +98,7 @@ class Planner:
         for path in paths:
             known = [m for m in points.values() if m.path == path and m.seq < problem.seq_kv]
             call_ms = predict_ms(problem, path, known, self.device.kind)
-            point_s = (QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms / 1e3
+            point_s = QUICK_SAMPLES * self._sample_s(problem, call_ms) + OVERHEAD_CALLS * call_ms / 1e3
             verdict = self._memory_verdict(problem, path, known, free_bytes)
             refused = any(m.status == "unsupported" for m in known)
             if verdict is not None and self.sweep.try_oom and self.device.kind == "cuda":
@@ -171,25 +171,28 @@ class Planner:
         """The next visit. Every point gets one while there is time for all; else the dearest give way.
 
         A card that has just worked hard runs at a lower clock for some tenths of a second, and light work notices. So hard
-        work (roofline.must_settle) comes last, from short to long and without a break, so that the card settles once; before
-        it the rest, from long to short. The samples of the quick pass count on, but not those of hard work: a visit adds what
-        is missing.
+        work (roofline.pace), which rests between its calls, comes last, from short to long; before it the other, from long
+        to short. The samples of the quick pass count on: a visit adds what is missing.
         """
-        quick_s = sum((QUICK_SAMPLES + OVERHEAD_CALLS) * call_ms(m) for m in points.values()) / 1e3  # without compiling
+        quick_s = sum(  # without compiling
+            QUICK_SAMPLES * self._call_s(m) + OVERHEAD_CALLS * call_ms(m) / 1e3 for m in points.values()
+        )
         allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, quick_s))
         left_s = allowed_s - elapsed_s
         visits = [visit for visit in self._visits(points) if visit]
-        visits.sort(key=lambda visit: (round_s(visit), visit[0].seq))
+        visits.sort(key=lambda visit: (self._round_s(visit), visit[0].seq))
         samples = REFINED_SAMPLES
         while visits:
             dearest, cheaper = visits[-1], visits[:-1]
-            have = min(map(self._counting, dearest))
+            have = min(m.samples for m in dearest)
             # Those that have more than the fewest need less.
-            more_s = sum((self._counting(m) - have) * call_ms(m) for m in dearest) / 1e3
+            more_s = sum((m.samples - have) * self._call_s(m) for m in dearest)
             for_it_s = (
                 left_s - sum(self._visit_s(m) for visit in cheaper for m in visit) - sum(map(self._beside_s, dearest))
             )
-            affordable = int((for_it_s + more_s) / round_s(dearest) + 1e-6)  # a sum may lie just below what it comes to
+            affordable = int(
+                (for_it_s + more_s) / self._round_s(dearest) + 1e-6
+            )  # a sum may lie just below what it comes to
             if affordable > 0:
                 samples = max(have + 1, min(REFINED_SAMPLES, have + affordable))
                 break
@@ -198,14 +201,14 @@ class Planner:
             return None
         waiting = [m for visit in visits for m in visit]
         if sum(map(self._visit_s, waiting)) <= left_s:
-            needed = [self._missing(m) * call_ms(m) / 1e3 for m in waiting]
+            needed = [self._missing(m) * self._call_s(m) for m in waiting]
             budget_s = water_level(needed, left_s - sum(map(self._beside_s, waiting)))
         else:
             budget_s = 0.0  # the least number of samples and no more
-        light = [visit for visit in visits if not self._settle_s(visit[0])]
+        light = [visit for visit in visits if not self._hard(visit[0])]
         here = light[-1] if light else visits[0]
         if here is not dearest:
-            samples = max(REFINED_SAMPLES, min(map(self._counting, here)) + 1)
+            samples = max(REFINED_SAMPLES, min(m.samples for m in here) + 1)
         return Step(
             problem=here[0].problem,
             paths=tuple(m.path for m in here),
@@ -214,7 +217,7 @@ class Planner:
             min_samples=samples,
             target=self.sweep.precision,
             predicted_s=sum(
-                self._beside_s(m) + max(budget_s, max(samples - self._counting(m), 0) * call_ms(m) / 1e3) for m in here
+                self._beside_s(m) + max(budget_s, max(samples - m.samples, 0) * self._call_s(m)) for m in here
             ),
         )
 
@@ -223,30 +226,37 @@ class Planner:
         for seq in self.sweep.seqs:
             there = [points[path, seq] for path in self.sweep.paths]
             here = [m for m in there if needs_refining(m, self.sweep.precision, self.device.kind)]
-            yield [m for m in here if not self._settle_s(m)]
-            yield [m for m in here if self._settle_s(m)]
+            yield [m for m in here if not self._hard(m)]
+            yield [m for m in here if self._hard(m)]
 
-    def _settle_s(self, m: Measurement) -> float:
-        return SETTLE_S if must_settle(m.problem, m.device_ms, self.device) else 0.0
+    def _hard(self, m: Measurement) -> bool:
+        return pace(m.problem, self.device, m.device_ms) is not None
 
-    def _counting(self, m: Measurement) -> int:
-        """The samples that it keeps when it is visited again."""
-        return 0 if self._settle_s(m) else m.samples
+    def _sample_s(self, problem: AttentionProblem, ms: float) -> float:
+        """What a sample costs the run, with its share of a rest."""
+        rested = pace(problem, self.device, ms)
+        return ms / 1e3 + (rested.rest_s / rested.calls if rested else 0.0)
+
+    def _call_s(self, m: Measurement) -> float:
+        return self._sample_s(m.problem, call_ms(m))
+
+    def _round_s(self, points: Iterable[Measurement]) -> float:
+        """Seconds for one sample of each."""
+        return sum(map(self._call_s, points))
 
     def _missing(self, m: Measurement) -> int:
         """How many samples a refined point has more."""
-        return max(REFINED_SAMPLES - self._counting(m), 1)
+        return max(REFINED_SAMPLES - m.samples, 1)
 
     def _visit_s(self, m: Measurement) -> float:
         """What it takes to refine a point."""
-        return self._beside_s(m) + self._missing(m) * call_ms(m) / 1e3
+        return self._beside_s(m) + self._missing(m) * self._call_s(m)
 
     def _beside_s(self, m: Measurement) -> float:
         """Of that, what goes by beside the samples."""
-        calls = OVERHEAD_CALLS
         if self.device.kind == "cuda" and call_ms(m) >= LONG_CALL_S * 1e3:
-            calls = 1 if self._settle_s(m) else 0
-        return self._settle_s(m) + calls * call_ms(m) / 1e3
+            return 0.0
+        return OVERHEAD_CALLS * call_ms(m) / 1e3
 
 
 def checking_bytes(problem: AttentionProblem, task: str) -> int:
@@ -255,11 +265,6 @@ def checking_bytes(problem: AttentionProblem, task: str) -> int:
     if task == TIME and not problem.backward:
         return 0
     return CHECKING_BYTES * min(problem.seq_q * problem.seq_kv, max(CHECKED_PAIRS, problem.seq_kv))
-
-
-def round_s(points: Iterable[Measurement]) -> float:
-    """Seconds for one call of each."""
-    return sum(map(call_ms, points)) / 1e3
 
 
 def needs_refining(m: Measurement, precision: float, device_kind: str) -> bool:

@@ -24,12 +24,15 @@ from attnlab.problem import FORWARD, AttentionProblem
 MATMUL_MARGIN = 1.5
 COPY_MARGIN = 1.25
 
-# A card that works hard (so near its compute floor) runs at its highest clock for 20 to 100 ms and then falls to what its
-# power limit allows: flash on an H200 from 5.87 to 6.62 ms at 8,192, level after 200 ms of the same calls. Many short calls
-# are timed before that; calls so long are not.
+# A card that works so hard (so near its compute floor) runs into its power limit after 20 to 100 ms, and from then on its
+# clock wanders: flash on an H200 takes 5.78 ms at 8,192 at first and 6.4 to 6.6 ms later, other after other work. With a
+# rest as below it takes 5.77 to 5.79 ms in every process, and at 16,384 22.8 to 23.0 ms. A rest of 20 ms and more before
+# each single call of some ms is worse (5.78 to 6.0 ms). Many shorter calls are timed before the limit is met.
 HARD_SHARE = 0.3
-HARD_MS = 2.0
-SETTLE_S = 0.2
+HARD_MS = 1.0
+BURST_MS = 6.0
+REST_FACTOR = 1.25  # of a burst
+SHORTEST_REST_S, LONGEST_REST_S = 0.01, 0.1  # a call of 100 ms meets the limit by itself, each time in the same way
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,22 @@ def memory_floor(problem: AttentionProblem, device: Device, l2: str) -> Floor | 
     return Floor(terabytes / bandwidth * 1e3, terabytes, "TB", words)
 
 
-def must_settle(problem: AttentionProblem, ms: float, device: Device) -> bool:
-    """Whether a call of `ms` works so hard and so long that its time depends on how long the card has been at it."""
+@dataclass(frozen=True)
+class Pace:
+    """Hard work in bursts: a rest of `rest_s`, then `calls` one behind the other."""
+
+    calls: int
+    rest_s: float
+
+
+def pace(problem: AttentionProblem, device: Device, ms: float) -> Pace | None:
+    """How calls of `ms` must follow one another so that the card's power limit does not change their time; None: as they
+    like, since they do not work hard enough or not long enough."""
     floor = compute_floor(problem, device)
-    return floor is not None and ms >= HARD_MS and floor.ms >= HARD_SHARE * ms
+    if floor is None or ms < HARD_MS or floor.ms < HARD_SHARE * ms:
+        return None
+    calls = max(1, int(BURST_MS / ms))
+    return Pace(calls, min(max(REST_FACTOR * calls * ms / 1e3, SHORTEST_REST_S), LONGEST_REST_S))
 
 
 def floors(problem: AttentionProblem, device: Device, l2: str) -> tuple[Floor, ...]:

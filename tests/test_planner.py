@@ -24,7 +24,7 @@ from attnlab.planner import (
     water_level,
 )
 from attnlab.problem import AttentionProblem
-from attnlab.roofline import SETTLE_S, must_settle
+from attnlab.roofline import pace
 from attnlab.sweep import Sweep, default_sweep, powers_of_two
 
 GIB = 2**30
@@ -61,14 +61,14 @@ def run_through(sweep: Sweep, device: Device, ms_of, free_bytes: int | None = No
         assert len(steps) < 100
         for path in plan.paths:
             ms = ms_of(path, plan.seq)
-            anew = plan.phase == "quick" or must_settle(plan.problem, ms, device)
-            have = 0 if anew else points[path, plan.seq].samples
-            new = max(plan.min_samples - have, min(300, int(plan.budget_s * 1e3 / ms)))
-            settle_s = SETTLE_S if anew and plan.phase == "refined" else 0.0
+            have = 0 if plan.phase == "quick" else points[path, plan.seq].samples
+            rested = pace(plan.problem, device, ms)
+            sample_s = ms / 1e3 + (rested.rest_s / rested.calls if rested else 0.0)
+            new = max(plan.min_samples - have, min(300, int(plan.budget_s / sample_s)))
             overhead = OVERHEAD_CALLS
             if plan.phase == "refined" and device.kind == "cuda" and ms >= LONG_CALL_S * 1e3:
-                overhead = 1 if anew else 0
-            clock_s += settle_s + (new + overhead) * ms / 1e3
+                overhead = 0
+            clock_s += new * sample_s + overhead * ms / 1e3
             samples = have + new
             points[path, plan.seq] = point(plan.problem, path, ms, phase=plan.phase, samples=samples)
     return steps, points, clock_s
@@ -97,7 +97,7 @@ def test_the_default_sweep_played_with_times_of_an_h200_fits_its_limits():
     steps, points, all_s = run_through(sweep, H200, h200_ms)
     assert quick_s <= 1.5 and all_s <= 5.0  # arithmetic on given times, not a clock
     assert all(m.phase == "refined" and m.samples >= REFINED_SAMPLES for m in points.values())
-    assert len(steps) == 2 * len(quick_steps) + 2  # hard work has visits of its own
+    assert len(steps) == 2 * len(quick_steps) + 3  # hard work has visits of its own
 
 
 def test_a_point_beyond_the_budget_is_skipped_with_its_prediction_in_words():
@@ -269,9 +269,9 @@ def test_refinement_takes_the_longest_first_and_each_point_once():
     sweep = default_sweep("cuda")
     steps, _, _ = run_through(sweep, H200, h200_ms)
     refined = [step for step in steps if step.phase == "refined"]
-    hard = [step for step in refined if must_settle(step.problem, h200_ms(step.paths[0], step.seq), H200)]
+    hard = [step for step in refined if pace(step.problem, H200, h200_ms(step.paths[0], step.seq))]
     assert [step.seq for step in refined[: -len(hard)]] == list(sweep.seqs)[::-1]
-    assert [(step.seq, step.paths) for step in hard] == [(8_192, ("flash",)), (16_384, ("flash",))]
+    assert [(step.seq, step.paths) for step in hard] == [(seq, ("flash",)) for seq in (4_096, 8_192, 16_384)]
 
 
 def test_refinement_leaves_out_what_is_not_ok_or_sharp_already():
@@ -297,7 +297,7 @@ def test_a_host_is_visited_again_however_narrow_its_quick_samples_were():
     assert plan.phase == "refined" and plan.paths == ("flash",)
 
 
-def test_hard_work_comes_last_from_short_to_long_and_its_quick_samples_do_not_count():
+def test_hard_work_comes_last_from_short_to_long_and_its_rests_are_reckoned_with():
     seqs = (4_096, 8_192, 16_384)
     ms = {"standard": (12.0, 51.0, 138.0), "flash": (1.5, 5.9, 24.0)}
     sweep = Sweep(problem=problem_at(16_384), seqs=seqs)
@@ -312,18 +312,16 @@ def test_hard_work_comes_last_from_short_to_long_and_its_quick_samples_do_not_co
     assert visited == [
         (16_384, ("standard",)),
         (8_192, ("standard",)),
-        (4_096, ("standard", "flash")),
+        (4_096, ("standard",)),
+        (4_096, ("flash",)),
         (8_192, ("flash",)),
         (16_384, ("flash",)),
     ]
-    flash_s = [SETTLE_S + (REFINED_SAMPLES + calls) * ms / 1e3 for ms, calls in ((5.9, OVERHEAD_CALLS), (24.0, 1))]
-    standard_s = (REFINED_SAMPLES - QUICK_SAMPLES) * (0.138 + 0.051)
-    assert elapsed_s - 1.2 >= standard_s + sum(flash_s)
-    assert not must_settle(problem_at(4_096), 1.5, H200)  # over before the card changes its clock
-
-
-def test_a_host_never_settles():
-    assert not must_settle(problem_at(8_192), 5.9, CPU)
+    more = REFINED_SAMPLES - QUICK_SAMPLES
+    flash_s = more * (
+        0.0059 + pace(problem_at(8_192), H200, 5.9).rest_s + 0.024 + pace(problem_at(16_384), H200, 24).rest_s
+    )
+    assert elapsed_s - 1.2 >= more * (0.138 + 0.051) + flash_s
 
 
 def test_refinement_that_was_not_asked_for_does_not_happen():

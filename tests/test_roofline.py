@@ -4,7 +4,7 @@ import pytest
 from samples import CPU, H200
 
 from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
-from attnlab.roofline import compute_floor, floors, implausible, memory_floor
+from attnlab.roofline import Pace, compute_floor, floors, implausible, memory_floor, pace
 
 PROBLEM = AttentionProblem(batch=4, seq_q=4096, heads=32, head_dim=128, dtype="bfloat16")  # F13: 1.0995 TFLOP
 DECODE = AttentionProblem(batch=4, seq_q=1, seq_kv=65_536, heads=32, head_dim=128, dtype="bfloat16")
@@ -89,3 +89,20 @@ def test_a_card_that_beats_its_data_sheet_is_held_to_what_it_reaches():
 
 def test_card_without_bfloat16_has_no_floor_for_it():
     assert compute_floor(PROBLEM, replace(H200, name="Tesla T4")) is None
+
+
+@pytest.mark.parametrize(
+    ("seq", "ms", "calls", "rest_s"),
+    [(4_096, 1.5, 4, 0.01), (8_192, 5.8, 1, 0.01), (16_384, 23.0, 1, 0.02875), (65_536, 370.0, 1, 0.1)],
+)
+def test_work_that_meets_the_power_limit_comes_in_bursts_with_rests(seq, ms, calls, rest_s):
+    problem = AttentionProblem(batch=4, seq_q=seq, heads=32, head_dim=128)
+    assert pace(problem, H200, ms) == Pace(calls, pytest.approx(rest_s))
+
+
+def test_other_work_needs_no_rest():
+    problem = AttentionProblem(batch=4, seq_q=2_048, heads=32, head_dim=128)
+    assert pace(problem, H200, 0.45) is None  # over before the limit is met
+    assert pace(problem, H200, 2.7) is None  # standard: far from the compute floor
+    assert pace(problem, CPU, 5.0) is None
+    assert pace(problem, replace(H200, name="NVIDIA Unknown"), 5.0) is None  # no peak is known

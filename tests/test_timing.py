@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import statistics
+import time
 
 import pytest
 import torch
 
+from attnlab import nvml
 from attnlab.measure import timing
 from attnlab.measure.timing import (
     DRIFTED,
+    HURRIED,
     LATE,
     MOVED,
     SPARE_SAMPLES,
-    UNSETTLED,
     Cancelled,
     HostTimer,
     Series,
     Stop,
 )
-from attnlab.roofline import SETTLE_S, Floor
+from attnlab.roofline import Floor, Pace
 
 
 class Clock:
@@ -150,6 +152,32 @@ def sampled(call, l2="cold", **stop):
     return timer, series
 
 
+class Card(timing.CudaTimer):
+    """A timer whose card is a list: each call takes 5 ms."""
+
+    def __init__(self):
+        self.did: list = []
+
+    def _batch(self, call, count, sleep_ms, l2):
+        self.did.append(count)
+        return [5.0] * count, [0.01] * count, [True] * count
+
+    def rest(self, series):
+        self.did.append("rest" if series.pace else "no rest")
+
+
+def test_a_paced_series_rests_before_each_of_its_bursts():
+    card, series = Card(), Series(pace=Pace(calls=2, rest_s=0.01))
+    card._sample(series, nothing, Stop(10.0, 5, 0.01), nothing, "cold", (), time.perf_counter(), nvml.Conditions())
+    assert card.did == ["rest", 2] * 3 and len(series.counting()) == 6
+
+
+def test_a_series_without_a_pace_is_queued_at_once():
+    card, series = Card(), Series()
+    card._sample(series, nothing, Stop(10.0, 5, 0.01), nothing, "cold", (), time.perf_counter(), nvml.Conditions())
+    assert card.did == [5]
+
+
 @pytest.mark.gpu
 def test_events_agree_with_a_graph_of_many_calls():
     """A copy of 64 MiB, timed call by call with events, against 20 of them replayed as one CUDA graph."""
@@ -240,20 +268,17 @@ def test_the_card_is_watched_while_the_samples_run():
 
 
 @pytest.mark.gpu
-def test_a_card_settles_under_hard_work_and_what_came_before_does_not_count():
+def test_hard_work_rests_and_what_was_measured_without_a_rest_does_not_count():
     x = torch.randn(8192, 8192, device="cuda:0", dtype=torch.bfloat16)
-    calls = []
-    timer, series = sampled(lambda: (calls.append(1), x @ x), budget_s=0.0, min_samples=3)
-    call_ms = statistics.median(series.samples_ms)
-    calls.clear()
-    timer.settle(series, lambda: (calls.append(1), x @ x), call_ms, nothing)
-    assert len(calls) * call_ms >= SETTLE_S * 1e3 * 0.5  # a host that launches far ahead queues no more than that
-    assert series.counting() == [] and UNSETTLED in series.unused.values() and series.settled
-    timer.sample(series, lambda: x @ x, Stop(0.0, 5, 0.01), nothing, "cold", ())
-    assert len(series.counting()) == 5
-    calls.clear()
-    timer.settle(series, lambda: (calls.append(1), x @ x), call_ms, nothing)
-    assert len(calls) * call_ms < SETTLE_S * 1e3 * 0.5  # after so short a break it has hardly recovered
+    pace, timer, series = Pace(calls=1, rest_s=0.02), timing.CudaTimer(torch.device("cuda:0")), Series()
+    stop = Stop(0.0, 5, 0.01)
+    timer.sample(series, lambda: x @ x, stop, nothing, "cold", (), lambda ms: pace if ms > 0.5 else None)
+    assert series.pace == pace and list(series.unused.values()) == [HURRIED] * 5 and len(series.counting()) == 5
+    started = time.perf_counter()
+    timer.sample(series, lambda: x @ x, Stop(0.0, 10, 0.01), nothing, "cold", (), lambda ms: pace)
+    timer.graph(series, lambda: x @ x, 3, nothing, "cold")
+    assert time.perf_counter() - started >= (5 + 3) * pace.rest_s  # at least: rests are never cut short
+    assert len(series.counting()) == 10 and len(series.graphs_ms) == 3 and HURRIED in series.unused.values()
 
 
 @pytest.mark.gpu

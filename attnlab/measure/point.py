@@ -12,6 +12,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import TypeVar
 
@@ -29,7 +30,7 @@ from attnlab.measurement import Measurement, clock_moved
 from attnlab.paths.base import first_line
 from attnlab.planner import LONG_CALL_S
 from attnlab.problem import BACKWARD, AttentionProblem
-from attnlab.roofline import SETTLE_S, floors, must_settle
+from attnlab.roofline import floors, pace
 from attnlab.samples import count, screened
 
 # The other clocks: so many wall-clock samples and graph replays of a point, fewer when they would take longer than that.
@@ -223,6 +224,7 @@ class Bench:
                 outputs, seconds = self.timer.timed_call(launch)
             errors, standard = exact.errors(call.answer(outputs)), exact.standard
             outputs = None
+            series.pace = pace(problem, self.facts, seconds * 1e3)  # none for a call that compiled: it took too long
             check()
             peak, kernel = (one_call.bytes, ran.main) if cuda else memory.host_peak(launch)
             self._known[key] = Known(trial_s + seconds, errors, standard, peak, kernel)
@@ -233,15 +235,13 @@ class Bench:
             series.walls_ms += [warm_up_s * 1e3] if cuda else []  # synchronise, call, synchronise: a wall-clock sample
         known = self._known[key]
         check()
-        if point.phase != "quick" and series.samples_ms and cuda:
-            call_ms = median(series.counting() or series.samples_ms)
-            if must_settle(problem, call_ms, self.facts):
-                self.timer.settle(series, launch, call_ms, check)
-        self.timer.sample(series, launch, stop, check, l2, floors(problem, self.facts, l2))
+        limits, pace_of = floors(problem, self.facts, l2), partial(pace, problem, self.facts)
+        self.timer.sample(series, launch, stop, check, l2, limits, pace_of)
         if cuda:
             call_s = median(series.samples_ms) / 1e3
             while len(series.walls_ms) < wall_samples(point.phase, call_s):
                 check()
+                self.timer.rest(series)
                 series.walls_ms.append(self.timer.timed_call(launch)[1] * 1e3)
             self._replay(series, launch, point, call_s, known.peak_bytes, check, l2)
         point = replace(self._point(point, series, known, l2), in_samples_s=series.used_s - used_s)
@@ -341,8 +341,12 @@ def notes(problem: AttentionProblem, series: Series) -> list[str]:
         lines.append(f"{padding} of {places} query rows are padding; output 0, no part of the work counted")
     if series.unfilled:
         lines.append("the queue could not be kept full: launch cost is inside device_ms")
-    if series.settled:
-        lines.append(f"measured after {SETTLE_S:g} s of such work, at the clock that the card keeps under it")
+    if series.pace is not None:
+        lines.append(
+            f"hard work, measured with a rest of {series.pace.rest_s * 1e3:.0f} ms before"
+            f" {'each call' if series.pace.calls == 1 else f'every {series.pace.calls} calls'}, so that the card's power limit"
+            " does not slow it; without rests it may take longer"
+        )
     lines += [f"{count(n, 'sample')} kept out: {why}" for why, n in Counter(series.unused.values()).items()]
     seen = series.conditions
     if clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):

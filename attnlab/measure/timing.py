@@ -14,7 +14,7 @@ Two more clocks beside it: the same call captured once as a CUDA graph and repla
 a launch-bound caller can reach; and wall-clock time, synchronise, call, synchronise, which is what every quick script
 reads. While samples run a thread watches the card's clock, power and temperature; samples between which the clock moved
 are taken anew, a bounded number of times, and those on the way to the level where the times stay do not count. Work that is
-hard and long enough to reach the card's power limit is first done unsampled until the card has settled (roofline.SETTLE_S).
+hard and long enough to reach the card's power limit comes in bursts, with a rest before each (roofline.pace).
 
 On a CPU there is nothing to queue: samples are host time around the call, caches as the previous call left them.
 """
@@ -36,7 +36,7 @@ from attnlab.interval import relative_half_width
 from attnlab.measure.kernels import timeline
 from attnlab.measurement import clock_moved
 from attnlab.paths.base import first_line
-from attnlab.roofline import SETTLE_S, Floor
+from attnlab.roofline import Floor, Pace
 from attnlab.samples import sort_out
 
 MAX_SAMPLES = 300
@@ -52,9 +52,8 @@ REST_S = 0.05  # before samples are taken anew because the clock moved
 LATE = "launch cost may be inside"
 MOVED = "the clock moved meanwhile"
 DRIFTED = "the times were still on their way to where they stayed"
-UNSETTLED = "the card had not settled under this load"
+HURRIED = "the card had no rest between calls of such hard work"
 DRIFT = 0.01
-HOLD_MS = 10.0  # about as much work as is queued at once to settle the card
 
 
 class Cancelled(Exception):
@@ -63,6 +62,7 @@ class Cancelled(Exception):
 
 Call = Callable[[], Any]
 Check = Callable[[], None]  # raises Cancelled
+PaceOf = Callable[[float], Pace | None]  # of calls of so many ms
 
 
 @dataclass
@@ -81,9 +81,7 @@ class Series:
     no_graph: str = ""  # why there is no graph, once that is known
     readings: list[nvml.Reading] = field(default_factory=list)
     unfilled: bool = False
-    settled: bool = (
-        False  # the samples follow upon SETTLE_S of the same work, and so at the clock that the card can keep
-    )
+    pace: Pace | None = None  # None: a call follows the one before it
 
     def counting(self, limits: Sequence[Floor] = ()) -> list[float]:
         """The samples that count, neither unused nor impossible nor outliers."""
@@ -159,6 +157,11 @@ class Stop:
         return len(counting) >= self.wanted and relative_half_width(counting) <= self.target
 
 
+def at_once(ms: float) -> Pace | None:
+    """No rest between calls, whatever they take."""
+    return None
+
+
 class Timer(Protocol):
     l2_modes: tuple[str, ...]
 
@@ -168,8 +171,15 @@ class Timer(Protocol):
         """How the samples are taken, in words."""
         ...
 
-    def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
+    def sample(
+        self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor],
+        pace_of: PaceOf = at_once,
+    ) -> None:  # fmt: skip
         """Adds samples to the series until `stop`."""
+        ...
+
+    def rest(self, series: Series) -> None:
+        """The series' rest, if it has one; before any call on another clock."""
         ...
 
     def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
@@ -191,7 +201,10 @@ class HostTimer:
         result = call()
         return result, time.perf_counter() - started
 
-    def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
+    def sample(
+        self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor],
+        pace_of: PaceOf = at_once,
+    ) -> None:  # fmt: skip
         before, started = len(series.samples_ms), time.perf_counter()
         missing = stop.missing(series.counting(limits))
         while not stop.reached(series.counting(limits), len(series.samples_ms) - before, missing, started):
@@ -199,6 +212,9 @@ class HostTimer:
             began = time.perf_counter()
             call()
             series.samples_ms.append((time.perf_counter() - began) * 1e3)
+
+    def rest(self, series: Series) -> None:
+        """A host needs none."""
 
     def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
         """A host has no CUDA graphs, and nothing to say about it."""
@@ -217,7 +233,6 @@ class CudaTimer:
         self.flush_bytes = max(FLUSH_FACTOR * self.l2_bytes, SMALLEST_FLUSH_BYTES)
         self._capturing = torch.cuda.Stream(device)  # one for all graphs: each stream takes a workspace of its own
         self._flush = torch.empty(self.flush_bytes, dtype=torch.int8, device=device)
-        self._settled_until = -math.inf  # when the card last ended work that it had settled under, by perf_counter
         self._cycles_per_ms = self._calibrate_sleep()
         self.beside_ms = dict.fromkeys(self.l2_modes, 0.0)
         self.beside_ms = {l2: self._calibrate_events(l2) for l2 in self.l2_modes}
@@ -268,6 +283,7 @@ class CudaTimer:
         """One call on both clocks, the wall's and the device's. Beside a long call its launch is nothing: its first kernel
         runs while the host queues the others, so that no queue need be filled ahead. The device's does not count where the
         allocator had to ask the driver for memory meanwhile, which the call would wait for."""
+        self.rest(series)
         if l2 == "cold":
             self._flush.zero_()
         start, end, asked = self._event(), self._event(), self._memory_asked_for()
@@ -304,8 +320,17 @@ class CudaTimer:
         times_ms = [max(start.elapsed_time(end) - self.beside_ms[l2], 0.0) for start, end in pairs]
         return times_ms, hosts_ms, in_time
 
-    def sample(self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor]) -> None:
+    def rest(self, series: Series) -> None:
+        if series.pace is not None:
+            time.sleep(series.pace.rest_s)
+
+    def sample(
+        self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor],
+        pace_of: PaceOf = at_once,
+    ) -> None:  # fmt: skip
         started = time.perf_counter()
+        if known_ms := series.samples_ms or series.walls_ms:
+            series.pace = pace_of(statistics.median(known_ms)) or series.pace
         if series.unfilled:  # what had to count then need not now
             series.drop(LATE)
             series.unfilled = False
@@ -314,33 +339,19 @@ class CudaTimer:
         with nvml.Watch(self._uuid, readings=series.readings):
             for retry in range(RETRIES + 1):
                 self._sample(series, call, stop, check, l2, limits, started, earlier)
+                if series.pace is None and (pace := pace_of(statistics.median(series.samples_ms))):
+                    series.drop(HURRIED)
+                    series.pace = pace
+                    self._sample(series, call, stop, check, l2, limits, time.perf_counter(), nvml.Conditions())
                 seen, over = series.conditions, time.perf_counter() - started >= stop.budget_s
-                if retry == RETRIES or over or not clock_moved(seen.clock_mhz_low, seen.clock_mhz_high):
+                moved = clock_moved(seen.clock_mhz_low, seen.clock_mhz_high)
+                if retry == RETRIES or over or not moved or series.pace:  # rests are what can be done for the clock
                     break
-                if not series.settled:  # a card at rest would have to settle again
-                    time.sleep(REST_S)
+                time.sleep(REST_S)
                 series.drop(MOVED)  # with what was read of the card at rest
                 earlier = nvml.Conditions()
-        if series.settled:
-            self._settled_until = time.perf_counter()
         if len(series.counting(limits)) < stop.min_samples:
             series.count_late()
-
-    def settle(self, series: Series, call: Call, call_ms: float, check: Check) -> None:
-        """SETTLE_S of the call, one behind the other; after a short break from such work twice as long as the break. Earlier
-        samples do not count."""
-        series.drop(UNSETTLED)
-        series.settled = True
-        started, ends = time.perf_counter(), []
-        hold_s = min(SETTLE_S, 2 * (started - self._settled_until))
-        while time.perf_counter() - started < hold_s:
-            check()
-            for _ in range(max(1, int(HOLD_MS / call_ms))):
-                call()
-            ends.append(self._event())
-            ends[-1].record()
-            if len(ends) > 1:  # the device never waits for the host
-                ends[-2].synchronize()
 
     def _sample(
         self, series: Series, call: Call, stop: Stop, check: Check, l2: str, limits: Sequence[Floor], started: float,
@@ -353,8 +364,11 @@ class CudaTimer:
             # Twice what queueing the batch should take: being early costs a little, being late spoils the samples.
             host_ms = series.host_ms or FIRST_HOST_MS
             count = max(1, min(count, int(LONGEST_SLEEP_MS / (2 * host_ms))))
+            if series.pace is not None:
+                count = min(count, series.pace.calls)
+                self.rest(series)
             times_ms, series.hosts_ms, in_time = self._batch(call, count, 0.2 + 2 * host_ms * count, l2)
-            if clock_moved(*clock_range(earlier, series.conditions)):
+            if series.pace is None and clock_moved(*clock_range(earlier, series.conditions)):
                 series.unused |= dict.fromkeys(set(range(begun)) - set(series.unused), MOVED)
                 earlier = nvml.Conditions()
             place = len(series.samples_ms)
@@ -387,7 +401,9 @@ class CudaTimer:
         except Exception as error:  # whatever a library raises for a call that it cannot capture is its answer
             # A capture that did not end well leaves the allocator in its midst: it would never again give back what it
             # holds in store when memory runs out.
-            with contextlib.suppress(RuntimeError, AttributeError):  # it had ended after all, or PyTorch has no such call
+            with contextlib.suppress(
+                RuntimeError, AttributeError
+            ):  # it had ended after all, or PyTorch has no such call
                 torch._C._cuda_endAllocateToPool(self.device.index or 0, pool)
             series.no_graph = f"no CUDA graph: {first_line(error)}"
             # The generator was told that it is captured, and would refuse to draw for ever.
@@ -396,8 +412,11 @@ class CudaTimer:
             return
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph.replay()  # the first replay uploads it
-        times_ms, _, in_time = self._batch(graph.replay, count, 0.5, l2)
-        series.graphs_ms += [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
+        burst = series.pace.calls if series.pace else count
+        for begun in range(0, count, burst):
+            self.rest(series)
+            times_ms, _, in_time = self._batch(graph.replay, min(burst, count - begun), 0.5, l2)
+            series.graphs_ms += [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
 
 
 def clock_range(earlier: nvml.Conditions, now: nvml.Conditions) -> tuple[float | None, float | None]:
