@@ -26,13 +26,12 @@ COPY_MARGIN = 1.25
 
 # A card that works so hard (so near its compute floor) runs into its power limit after 20 to 100 ms, and from then on its
 # clock wanders: flash on an H200 takes 5.78 ms at 8,192 at first and 6.4 to 6.6 ms later, other after other work. With a
-# rest as below it takes 5.77 to 5.79 ms in every process, and at 16,384 22.8 to 23.0 ms. A rest of 20 ms and more before
+# rest as long as the work it takes 5.77 to 5.79 ms in every process, and at 16,384 22.8 to 23.0 ms. A rest of 20 ms and more before
 # each single call of some ms is worse (5.78 to 6.0 ms). Many shorter calls are timed before the limit is met.
 HARD_SHARE = 0.3
 HARD_MS = 1.0
 BURST_MS = 6.0
-REST_FACTOR = 1.25  # of a burst
-SHORTEST_REST_S, LONGEST_REST_S = 0.01, 0.1  # a call of 100 ms meets the limit by itself, each time in the same way
+SHORTEST_REST_S, LONGEST_REST_S = 0.005, 0.1  # a call of 100 ms meets the limit by itself, each time in the same way
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def pace(problem: AttentionProblem, device: Device, ms: float) -> Pace | None:
     if floor is None or ms < HARD_MS or floor.ms < HARD_SHARE * ms:
         return None
     calls = max(1, int(BURST_MS / ms))
-    return Pace(calls, min(max(REST_FACTOR * calls * ms / 1e3, SHORTEST_REST_S), LONGEST_REST_S))
+    return Pace(calls, min(max(calls * ms / 1e3, SHORTEST_REST_S), LONGEST_REST_S))
 
 
 def floors(problem: AttentionProblem, device: Device, l2: str) -> tuple[Floor, ...]:

@@ -273,7 +273,8 @@ def test_hard_work_rests_and_what_was_measured_without_a_rest_does_not_count():
     pace, timer, series = Pace(calls=1, rest_s=0.02), timing.CudaTimer(torch.device("cuda:0")), Series()
     stop = Stop(0.0, 5, 0.01)
     timer.sample(series, lambda: x @ x, stop, nothing, "cold", (), lambda ms: pace if ms > 0.5 else None)
-    assert series.pace == pace and list(series.unused.values()) == [HURRIED] * 5 and len(series.counting()) == 5
+    assert series.pace == pace and len(series.counting()) == 5
+    assert HURRIED in series.unused.values() and set(series.unused.values()) <= {LATE, HURRIED}
     started = time.perf_counter()
     timer.sample(series, lambda: x @ x, Stop(0.0, 10, 0.01), nothing, "cold", (), lambda ms: pace)
     timer.graph(series, lambda: x @ x, 3, nothing, "cold")

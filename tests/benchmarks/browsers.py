@@ -1,0 +1,98 @@
+"""What a hall full of browsers costs: `python tests/benchmarks/browsers.py --browsers 25`, all watching one sweep.
+
+Every browser is a real one, headless Chromium in a context and with processes of its own, that draws what it is sent: so
+this wants about a core for each two of them. (viewers.py asks the same of the server alone, on any machine.) The default
+sweep of this device, measured three times before without a page, each time in a fresh worker, is started by all browsers at once.
+Prints, beside their targets,
+
+    point → visible   from the moment the lab stored a measurement to the frame that holds it, over all browsers
+    runs started      by all those presses of Run: one
+    timings           of each point, solo and with the browsers; and how far the interval of the last lies outside those of
+                      the solo runs together
+
+Ends with 1 when a target is missed. Linux, for /proc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from page import ROOT, numbers, opened, report, server, summary, wait_until_measured
+from playwright.sync_api import sync_playwright
+
+sys.path.insert(0, str(ROOT / "tests/gpu"))
+
+from conftest import CHROMIUM_ARGS, chromium  # noqa: E402
+from repeat import one_run  # noqa: E402
+
+from attnlab.run import Run  # noqa: E402
+from attnlab.store import Store  # noqa: E402
+from attnlab.units import ms, percent, sequence  # noqa: E402
+
+WITHIN_S = 1.0
+SOLO = 3
+
+
+def outside(alone: list[tuple[float, float]], watched: tuple[float, float]) -> float:
+    """How far an interval lies outside what the others span, as a share of their middle; 0 where they touch."""
+    low, high = min(pair[0] for pair in alone), max(pair[1] for pair in alone)
+    return max(watched[0] - high, low - watched[1], 0.0) / ((low + high) / 2)
+
+
+def timings(alone: list[Run], watched: Run) -> int:
+    """Prints a row for each point; how many lie outside."""
+    print(f"\n| path | sequence |{' solo |' * len(alone)} watched | outside |\n|---|---|{'---|' * len(alone)}---|---|")
+    count = 0
+    for m in watched.measurements:
+        points = [run.get(m.path, m.seq) for run in alone]
+        if not m.ok or not all(point and point.ok for point in points):
+            continue
+        off = outside([point.interval_ms for point in points], m.interval_ms)
+        count += off > 0
+        times = " | ".join(ms(point.device_ms) for point in (*points, m))
+        print(f"| {m.path} | {sequence(m.seq)} | {times} | {percent(off) if off else '–'} |")
+    return count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--browsers", type=int, default=25)
+    parser.add_argument("--query", default="?live=false", help="of the page's address: the shape; the default sweep")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, ExitStack() as stack:
+        alone = [one_run(Path(folder) / f"solo-{i}") for i in range(SOLO)]
+        _, url = stack.enter_context(server(Path(folder)))
+        pages = []
+        for _ in range(options.browsers):
+            browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_ARGS)
+            stack.callback(browser.close)
+            pages.append(stack.enter_context(opened(browser, url + options.query)))
+        for page in pages:
+            page.locator(".attnlab-chart[data-updates]").nth(2).wait_for()
+            page.locator(".st-key-run button:enabled").wait_for()
+        time.sleep(3)
+        for page in pages:
+            page.evaluate("document.querySelector('.st-key-run button').click()")
+        for page in pages:
+            wait_until_measured(page)
+        time.sleep(2)  # for what is on its way
+        store = Store(folder)
+        runs = store.recent(100)
+        points = [number for page in pages for number in numbers(store, runs[0].id, page)]
+        late_s = [shown_at - at for at, shown_at in points if shown_at]
+        p95_s = sorted(late_s)[int(0.95 * len(late_s))] if late_s else float("inf")
+        report("point → visible", f"{summary(late_s)}, {len(points) - len(late_s)} refined before", "p95 1,000 ms")
+        report("runs started", f"{len(runs)}", "1")
+        off = timings(alone, store.load(runs[0].id))
+        report("\ntimings", f"{off} points outside what {SOLO} solo runs span", "0")
+        store.close()
+    return 0 if p95_s <= WITHIN_S and len(runs) == 1 and not off else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
