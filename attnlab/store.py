@@ -30,7 +30,7 @@ from attnlab.checked import is_moment, is_number, is_text, shown
 from attnlab.database import NotOurs, alone, connect, damaged, reading, salvage, set_aside, transaction
 from attnlab.device import Device, PathStatus
 from attnlab.history import NAME_MAX, NOTE_MAX, Entry
-from attnlab.measurement import STATUSES, Measurement
+from attnlab.measurement import STATUSES, UNREACHED, Measurement
 from attnlab.planner import sharp
 from attnlab.run import RUN_STATES, Run
 from attnlab.sweep import TIME, Sweep
@@ -362,7 +362,7 @@ def question(sweep: Sweep) -> str:
 
 def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
     """Whether a stored point would come out the same: a point that was not tried then may be tried now."""
-    if m.status in ("fault", "timeout"):
+    if m.status in ("fault", "timeout", UNREACHED):
         return False
     if asked.budget_s > measured.budget_s:  # it buys points that were skipped, and narrower intervals
         return m.status != "skipped" and (not m.ok or bool(m.findings) or sharp(m, asked.precision))

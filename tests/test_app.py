@@ -366,6 +366,18 @@ def test_a_restart_of_the_worker_is_seen_and_the_run_goes_on(open_page):
     assert "lower batch or sequence, then measure again" in lost["reason"].iloc[0]
 
 
+def test_points_that_no_worker_came_back_for_are_one_row_and_one_sentence(open_page, tmp_path):
+    lost = {"how": "torch", "file": str(tmp_path / "lost"), "at": ["flash", 256]}
+    page = open_page({**TINY, "seq": "1024"}, fake={"lost": lost})
+    until(page, lambda page: status_line(page).startswith("Failed"))
+    said = status_line(page).replace("\\", "")
+    assert "the worker cannot start, tried 3 times: PyTorch cannot be loaded" in said and "pip install -r" in said
+    assert "4 points were not reached (the worker cannot start" in sentence(page)
+    rows = table(page)
+    assert list(rows["status"]) == ["ok", "ok", "ok", "fault", "unreached"]
+    assert rows["path"].iloc[-1] == "all others" and rows["reason"].iloc[-1].startswith("4 points were not reached")
+
+
 # The clocks, the rates, one point
 
 
