@@ -698,6 +698,19 @@ def test_who_waits_sees_how_many_are_ahead():
     assert status.queued(Snapshot(version=1, worker=ready, run=run, queue=("c",)), run) == "Queued"
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "Starting the worker: "),
+        ("starting the GPU worker takes longer than 20 s", "Starting the GPU worker takes longer than 20 s: "),
+    ],
+)
+def test_whoever_waits_for_a_worker_is_told_why(text, words):
+    run = replace(recorded_run(), id="a", recorded=False, state="queued", measurements=())
+    starting = Snapshot(version=1, worker=WorkerState(state="starting", text=text), run=run, queue=("a",))
+    assert status.line(starting, run, Form(run.sweep)).startswith(words)
+
+
 def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monkeypatch):
     monkeypatch.setenv("ATTNLAB_PUBLIC", "seq=256,seconds=5")
     shell._public.clear()
