@@ -687,6 +687,7 @@ class Lab:
 
     def _on_death(self) -> None:
         """The worker has closed its output. Whatever it was doing, the rest of the sweep goes on in a new one."""
+        self._down_since = self._down_since or time.monotonic()
         was_ready, process = self._ready, self._process
         how = process.end(grace_s=1.0)
         why = self._fatal or how
@@ -718,7 +719,6 @@ class Lab:
 
     def _restart(self, after_s: float = 0.0) -> None:
         job = self._job
-        self._down_since = self._down_since or time.monotonic()
         if job is not None and not self._is_active(job.run_id):
             self._end_job()
         elif job is not None:
@@ -744,6 +744,7 @@ class Lab:
 
     def _kill_worker(self) -> None:
         """At once, with everything it has started. Lines of it that are still in the inbox no longer count."""
+        self._down_since = self._down_since or time.monotonic()
         if self._process is not None:
             self._process.end()
         self._process, self._ready, self._alarm = None, False, None

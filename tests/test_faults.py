@@ -8,10 +8,11 @@ First a worker that computes nothing and has all accidents (fake_worker.py); the
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass, field, replace
 
 import pytest
-from test_lab import DEADLINE_S, QUICK, all_ok_but, ready, result, until, worker_pid
+from test_lab import DEADLINE_S, QUICK, all_ok_but, ready, result, until, wait_gone, worker_pid
 from test_lab import statuses as by_point
 
 from attnlab import cost, summary
@@ -277,6 +278,31 @@ def test_a_fault_that_comes_after_its_call_is_blamed_on_the_path_that_caused_it(
             assert m.reason.endswith(LEAVE_OUT[0].lower() + LEAVE_OUT[1:]) and "\n" not in m.reason
         else:
             assert m.ok, m
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_never_ends_is_a_timeout_and_the_rest_is_measured(lab_on):
+    done = run(lab_on("cuda:0", time_limit_s=10.0), "flash", "faulty-spin", "standard", seqs=(512,))
+    assert done.state == "done", done.reason
+    assert [m.status for m in done.measurements] == ["ok", "timeout", "ok"], done
+    (hung,) = [m for m in done.measurements if m.path == "faulty-spin"]
+    assert hung.reason.startswith(
+        "nothing came for 10 s, the time limit; the worker was restarted. Take a shorter sequence"
+    )
+
+
+@pytest.mark.gpu
+def test_a_cancel_of_a_kernel_that_never_ends_is_over_within_5_s_and_leaves_nothing(lab_on):
+    lab = lab_on("cuda:0")
+    sweep = Sweep(problem=PROBLEM, seqs=(512,), paths=("faulty-spin",), refine=False)
+    run_id = lab.submit(sweep, fresh=True)
+    until(lab, lambda s: s.run and s.run.activity == "faulty-spin at sequence 512", "the kernel")
+    time.sleep(5.0)  # it has begun by then: a worker that still prepares it would answer, and stay
+    pid, began = worker_pid(lab), time.monotonic()
+    lab.cancel(run_id)
+    wait_gone(pid)
+    assert time.monotonic() - began < 5.0
+    until(lab, lambda s: s.worker.state == "ready", "a fresh worker")
 
 
 @pytest.mark.gpu

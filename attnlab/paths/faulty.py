@@ -6,6 +6,7 @@ exit      the process ends without a word, as a crash in native code does
 hang      the call never returns
 late      answers well, and has left an illegal access on another stream, which happens after the call (GPU only)
 oom       asks for more memory than there is
+spin      the call returns, and its kernel never ends (GPU only)
 unsynced  works on another stream and does not wait for it (GPU only)
 wrong     the softmax scale is 10 % off
 zeros     computes on zeros, which is faster where the card is held back by its power
@@ -25,10 +26,12 @@ from attnlab.paths.base import Attention, Path
 from attnlab.paths.standard import Standard
 from attnlab.problem import AttentionProblem
 
+GPU_ONLY = ("assert", "late", "spin", "unsynced")
 HARMLESS_SEQ = 256
 COMPILES_AT_CALL, COMPILES_S = 9, 0.3
-LATE_BYTES = 64 << 20  # so much that the driver gives it back at once: the addresses lead nowhere
+LATE_BYTES = 1 << 30  # so much that the driver takes it back at once, and nobody else is given all of these addresses
 LATE_CYCLES = 400_000_000  # 0.2 s at 2 GHz: any call of a test has returned by then
+SPIN_CYCLES = 1 << 62
 
 
 class Faulty(Path):
@@ -37,7 +40,7 @@ class Faulty(Path):
         return self.name.removeprefix("faulty-")
 
     def status(self) -> PathStatus:
-        if self.fault in ("assert", "late", "unsynced") and self.device.type != "cuda":
+        if self.fault in GPU_ONLY and self.device.type != "cuda":
             return PathStatus(name=self.name, state="missing", reason=f"{self.fault} needs an NVIDIA GPU")
         return super().status()
 
@@ -62,6 +65,9 @@ class Faulty(Path):
                 return healthy(q, k, v)
             if self.fault == "late":
                 leave_illegal_access(q.device)
+                return healthy(q, k, v)
+            if self.fault == "spin":
+                torch.cuda._sleep(SPIN_CYCLES)
                 return healthy(q, k, v)
             if self.fault == "unsynced":
                 stream = torch.cuda.Stream(q.device)
@@ -92,12 +98,13 @@ class DriverMemory:
 
 def leave_illegal_access(device: torch.device) -> None:
     """Queues, on a stream of its own, a pause and then a write to memory that is nobody's any more."""
+    torch.zeros(1, dtype=torch.uint8, device=device).add_(1)  # loads the kernel, which could wait for the device
     memory = DriverMemory()
     tensor = torch.as_tensor(memory, device=device)
     memory.free()
     with torch.cuda.stream(torch.cuda.Stream(device)):
         torch.cuda._sleep(LATE_CYCLES)
-        tensor.zero_()
+        tensor.add_(1)
 
 
 def make(name: str, device: torch.device) -> Path:
