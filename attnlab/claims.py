@@ -100,7 +100,7 @@ def verdict(claim: Claim, run: Run | None, device: Device | None) -> Judged:
     """What came out of a claim on a device; `run` None: it was not measured."""
     if reason := claim.untestable(device):
         return Judged(CANNOT, reason)
-    if run is None or not run.measurements:
+    if run is None or not run.reached:
         return Judged(OPEN, "")
     return claim.judge(claim.cut(run))
 

@@ -476,7 +476,7 @@ def _measure(arguments: argparse.Namespace) -> Run:
         lab.close()
         if store.problem:
             print(f"{arguments.parser.prog}: {store.problem}", file=sys.stderr)
-    if run.measurements:
+    if run.reached:
         print("\n".join(["", *table.rows(run), "", *table.footnotes(run), ""]))
     print("\n".join(table.said(run)))
     return run

@@ -9,6 +9,7 @@ gets another name, and what can still be read of it is copied into its successor
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 import time
@@ -56,6 +57,7 @@ ALTER TABLE runs ADD COLUMN points TEXT;
 SCHEMA_VERSION = len(STEPS)
 TABLES = ("runs", "events", "devices")
 BUSY_TIMEOUT_S = 10.0
+POLL_S = 0.02
 PARTS = ("", "-wal", "-shm")  # a database in WAL mode is up to three files
 
 
@@ -134,6 +136,36 @@ def damaged(error: sqlite3.Error) -> bool:
     """Whether the file is to blame. SQLite's operational errors (no access, locked, disk full) leave it sound, and the
     other classes are mistakes of the caller."""
     return type(error) is sqlite3.DatabaseError
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """While it lasts no other program closes its connection to the database in `folder` or gives the file another name, as
+    far as it asks for this too.
+
+    SQLite finds the log of a connection by the name that it was opened by. One that is closed as the last of a damaged file
+    would delete the log of the file's successor, were that to come in between; and of two programs that find the same damage
+    the second would set the successor aside. Where the folder cannot be locked, or is not free in BUSY_TIMEOUT_S, it goes on
+    all the same: nothing may stop the measuring.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # no folder: a database in memory
+        yield
+        return
+    until = time.monotonic() + BUSY_TIMEOUT_S
+    try:
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(POLL_S)
+            except OSError:  # a file system without such locks
+                break
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def set_aside(path: Path) -> Path:

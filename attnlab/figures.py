@@ -100,6 +100,7 @@ SYMBOLS = {
     "timeout": "hourglass-open",
     "fault": "asterisk-open",
     "suspect": "triangle-up-open",
+    "unreached": "circle-x-open",
 }
 
 LINE_PX, MARKER_PX, TEXT_PX, TITLE_PX, LEGEND_ROW_PX = 4, 11, 17, 24, 27
@@ -698,6 +699,8 @@ def _layout(run: Run, title: str, subtitle: str, legend_columns: int = 0) -> Lay
     }
     if not run.measurements:
         annotate(layout, "waiting for the first point" if run.active else "no points")
+    elif not run.reached:
+        annotate(layout, "no point was reached")
     return layout
 
 

@@ -147,7 +147,9 @@ def document(
 def _points(run: Run) -> str:
     columns = ("path", "seq_kv", "status", "device_ms", "device_ms_low", "device_ms_high", "samples", "graph_ms", "wall_ms",
                "first_call_s", "peak_bytes", "clock_mhz", "power_w", "provider", "reason", "notes")  # fmt: skip
-    return _table([columns, *([row[name] for name in columns] for row in tabular.rows(run))])
+    reached = replace(run, measurements=run.reached)
+    left = f"<p>{escape(summary.unreached(run))}</p>" if len(reached.measurements) < len(run.measurements) else ""
+    return _table([columns, *([row[name] for name in columns] for row in tabular.rows(reached))]) + left
 
 
 def _table(rows: Sequence[Sequence[Any]]) -> str:

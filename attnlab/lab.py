@@ -11,7 +11,8 @@ there is at most one alarm (a time limit). What callers see is a table of frozen
 condition; each change is a `version`.
 
 The worker may die, hang or talk nonsense at any moment. Each of that becomes a status on the point it happened to, a
-new worker, and the rest of the sweep. The web process itself never imports torch.
+new worker, and the rest of the sweep; where no worker can start any more, what is missing becomes points that were not
+reached. The web process itself never imports torch.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from typing import Any
 from attnlab import protocol
 from attnlab.checked import is_number, shown
 from attnlab.device import Device, PathStatus
-from attnlab.measurement import Measurement
+from attnlab.measurement import UNREACHED, Measurement
 from attnlab.paths import PATHS
 from attnlab.planner import Planner, Step, Untried
 from attnlab.process import WorkerProcess
-from attnlab.remedy import known, remedy, with_remedy
+from attnlab.remedy import remedy, remedy_at_start, with_remedy
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.samples import screened
 from attnlab.store import Store, in_order
@@ -49,8 +50,9 @@ from attnlab.units import ms, seconds
 
 logger = logging.getLogger(__name__)
 
-DEATHS = 3  # so many workers in a row without one measurement, and the run fails
-BACKOFF_S = (0.0, 0.5, 2.0)
+DEATHS = 3  # so many workers in a row that cannot start, or die without a point that says why, and the run fails
+BACKOFF_S = (0.5, 2.0)  # between them: a driver or a connection may come back
+RESTART_LIMIT_S = 20.0  # a worker on a GPU of this machine is there by then; whoever waits longer is told for how long
 COMPILE_LIMIT_S = 600.0
 HANG_FACTOR = 10  # a step may take so many times what was predicted
 KEPT_RUNS = 32  # ended runs held in memory
@@ -114,7 +116,8 @@ class Lab:
     worker_command  argv of the worker; default_worker_command() when None
     time_limit_s    silence that is taken for a hang; longer where a step was predicted to be long, or compiles
     cancel_limit_s  a worker that does not answer a cancel in this time is killed
-    start_limit_s   how long a worker may take to say hello (a batch system may queue it)
+    slow_start_s    a worker that has not said hello in this time is slow, and whoever waits is told
+    start_limit_s   how long it may take at all (a batch system may queue it)
     """
 
     def __init__(
@@ -124,12 +127,14 @@ class Lab:
         worker_command: Sequence[str] | None = None,
         time_limit_s: float = 60.0,
         cancel_limit_s: float = 2.0,
+        slow_start_s: float = RESTART_LIMIT_S,
         start_limit_s: float = 600.0,
     ):
         self.store = store
         self.worker_command = list(worker_command) if worker_command is not None else default_worker_command()
         self.time_limit_s = time_limit_s
         self.cancel_limit_s = cancel_limit_s
+        self.slow_start_s = min(slow_start_s, start_limit_s)
         self.start_limit_s = start_limit_s
         self.notes: deque[str] = deque(maxlen=100)  # what the worker said that nobody asked for
 
@@ -152,6 +157,7 @@ class Lab:
         self._fatal = ""
         self._held = ""  # who holds the device, while the worker waits for it with its ceilings
         self._deaths = 0  # in a row
+        self._down_since: float | None = None  # monotonic: when the last worker was lost, until the next one says hello
         self._job: Job | None = None
         self._steps = 0
         self._alarm: tuple[float, Callable[[], None]] | None = None
@@ -373,13 +379,14 @@ class Lab:
     def _start_worker(self) -> None:
         self._alarm = None
         self._ready, self._fatal, self._held = False, "", ""
-        self._set_worker("restarting" if self._deaths or self._job else "starting")
+        again = self._deaths or self._job
+        self._set_worker("restarting" if again else "starting", self._restarting if again else "")
         try:
             self._process = WorkerProcess(self.worker_command, self._inbox)
         except OSError as error:
-            self._give_up(f"cannot start the worker: {error}; the command is {shlex.join(self.worker_command)}")
+            self._on_loss(f"{error}; the command is {shlex.join(self.worker_command)}")
             return
-        self._set_alarm(self.start_limit_s, self._on_start_limit)
+        self._set_alarm(self.slow_start_s, self._on_slow_start)
 
     def _shut_down(self) -> None:
         for run_id in [self._active, *self._queue]:
@@ -529,6 +536,7 @@ class Lab:
         device = self._with_ceilings(Device.from_json(message["device"]))
         paths = tuple(PathStatus.from_json(status) for status in message["paths"])
         self._ready, self._alarm = True, None
+        self._note_restart()
         if device.key != self._last_key:
             self._disown_answers(device)
         self._last_key = device.key
@@ -541,14 +549,20 @@ class Lab:
             self._end_on_another_device(job, device)
         self._advance()
 
+    def _note_restart(self) -> None:
+        """How long the run was without a worker."""
+        if self._down_since is not None and self._job is not None:
+            after_s = round(time.monotonic() - self._down_since, 3)
+            self.store.event(self._job.run_id, "worker ready", {"after_s": after_s, "limit_s": self.slow_start_s})
+        self._down_since = None
+
     def _end_on_another_device(self, job: Job, device: Device) -> None:
         """A new worker may find another device than the last one, such as the CPU where a driver has gone: no run mixes
         the two."""
         before = self._runs[job.run_id].device
         if before.key != device.key:
-            self._finish(
+            self._fail(
                 job.run_id,
-                "failed",
                 f"{before.name} is gone or has changed: the new worker found {device.name}. What was measured stands. See"
                 f" whether {'nvidia-smi still answers' if before.kind == 'cuda' else 'the machine is the same'}, then"
                 " measure again",
@@ -649,8 +663,7 @@ class Lab:
         self._record(job, screened(m, self._worker.device) if timed else m)
         job.reported.add(m.path)
         job.limit_s = self._limit_s(job.step)  # what compiled has compiled
-        if m.status != "fault":
-            self._deaths = 0
+        self._deaths = 0  # a fault too is one point less
 
     def _on_done(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) is None:
@@ -667,32 +680,42 @@ class Lab:
         self.store.event(job.run_id, "done", {"seq": step.seq, "phase": step.phase, "free_bytes": free_bytes})
 
     def _on_fatal(self, message: dict[str, Any]) -> None:
-        self._fatal = message["reason"]
+        self._fatal = next(iter(message["reason"].splitlines()), "it gave no reason")
         self._set_alarm(self.cancel_limit_s, self._on_death)  # it said that it exits; its end of file brings us there
 
     # What goes wrong
 
     def _on_death(self) -> None:
         """The worker has closed its output. Whatever it was doing, the rest of the sweep goes on in a new one."""
+        self._down_since = self._down_since or time.monotonic()
         was_ready, process = self._ready, self._process
         how = process.end(grace_s=1.0)
         why = self._fatal or how
         self._process, self._ready, self._alarm = None, False, None
-        self._deaths += 1
-        job = self._job
+        job, blamed = self._job, False
         if job is not None and job.step is not None:
-            if self._is_active(job.run_id) and job.in_flight:
+            blamed = bool(job.in_flight) and self._is_active(job.run_id)
+            if blamed:
                 self._blame(job, job.in_flight, "fault", f"{self._fatal or f'the worker died ({how})'}; restarted")
             job.step = None
         if job is not None:
             job.pause()
             self.store.event(job.run_id, "worker died", {"reason": why})
-        if self._deaths >= DEATHS:
-            self._give_up(with_remedy(f"the worker died {self._deaths} times in a row: {why}", known(why)))
-        elif not was_ready and self._fatal:
-            self._give_up(self._fatal)
+        if blamed:  # there is one point less to try, so this comes to an end by itself
+            self._deaths = 0
+            self._restart()
         else:
+            self._on_loss(why, was_ready)
+
+    def _on_loss(self, why: str, was_ready: bool = False) -> None:
+        """A worker has gone, or did not come, and no path is to blame: another try after a moment, but not for ever."""
+        self._deaths += 1
+        if self._deaths < DEATHS:
             self._restart(BACKOFF_S[self._deaths - 1])
+        elif was_ready:
+            self._give_up(f"the worker died {self._deaths} times in a row: {why}")
+        else:
+            self._give_up(f"the worker cannot start, tried {self._deaths} times: {why}")
 
     def _restart(self, after_s: float = 0.0) -> None:
         job = self._job
@@ -700,8 +723,8 @@ class Lab:
             self._end_job()
         elif job is not None:
             job.pause()
-            self._say(job.run_id, f"restarting the {self._kind}worker")
-        self._set_worker("restarting")
+            self._say(job.run_id, self._restarting)
+        self._set_worker("restarting", self._restarting)
         if after_s:
             self._set_alarm(after_s, self._start_worker)
         else:
@@ -713,8 +736,15 @@ class Lab:
         device = self._worker.device
         return "" if device is None else "GPU " if device.kind == "cuda" else "CPU "
 
+    @property
+    def _restarting(self) -> str:
+        """What people are told meanwhile."""
+        again = f", try {self._deaths + 1} of {DEATHS}" if self._deaths > 1 else ""
+        return f"restarting the {self._kind}worker{again}"
+
     def _kill_worker(self) -> None:
         """At once, with everything it has started. Lines of it that are still in the inbox no longer count."""
+        self._down_since = self._down_since or time.monotonic()
         if self._process is not None:
             self._process.end()
         self._process, self._ready, self._alarm = None, False, None
@@ -728,6 +758,18 @@ class Lab:
             self._blame(job, path, "timeout", reason)
         job.step = None
         self._restart()
+
+    def _on_slow_start(self) -> None:
+        """It is waited for, and people are told for how long: a batch system may queue it, a disk may be slow."""
+        state = self._worker.state
+        text = (
+            f"{state} the {self._kind}worker takes longer than {seconds(self.slow_start_s)};"
+            f" it is waited for up to {seconds(self.start_limit_s)}"
+        )
+        self._set_worker(state, text)
+        if self._job is not None:
+            self._say(self._job.run_id, text)
+        self._set_alarm(self.start_limit_s - self.slow_start_s, self._on_start_limit)
 
     def _on_start_limit(self) -> None:
         self._kill_worker()
@@ -751,11 +793,31 @@ class Lab:
         self._job.step = None
         self._restart()
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, why: str) -> None:
         """No worker, no runs; the next submit tries again."""
         self._kill_worker()
+        self._down_since = None
+        reason = with_remedy(why, remedy_at_start(why))
         with self._changed:  # nobody sees the one without the other
             self._set_worker("failed", reason)
             for run_id in [self._active, *self._queue]:
-                self._finish(run_id, "failed", reason)
+                self._fail(run_id, reason)
             self._end_job()
+
+    def _fail(self, run_id: str, reason: str) -> None:
+        """Ends a run that no worker can go on with. What it lacks is a point all the same, and the blame of no path."""
+        with self._changed:
+            run = self._runs.get(run_id)
+            if run is None or not run.active:
+                return
+            there = {(m.path, m.seq) for m in run.measurements}
+            lacking = [
+                Measurement.of(run.sweep.at(seq), path, UNREACHED, reason=reason)
+                for path in run.sweep.paths
+                for seq in run.sweep.seqs
+                if (path, seq) not in there
+            ]
+            for m in lacking:
+                self.store.event(run_id, "measurement", m.to_json())
+            self._update(run_id, measurements=in_order(run.sweep, [*run.measurements, *lacking]))
+            self._finish(run_id, "failed", reason)

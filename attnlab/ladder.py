@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from attnlab.device import PathStatus
-from attnlab.measurement import STATUS_WORDS, Measurement
+from attnlab.measurement import STATUS_WORDS, UNREACHED, Measurement
 from attnlab.paths import PATHS
 from attnlab.run import Run
 from attnlab.summary import BASELINE
@@ -62,10 +62,10 @@ def _remarks(m: Measurement) -> str:
 
 
 def _why_not(run: Run, path: str, m: Measurement | None, status: PathStatus | None) -> str:
-    if m is not None:
+    if m is not None and m.status != UNREACHED:
         return f"{STATUS_WORDS[m.status]}: {m.reason}" if m.reason else STATUS_WORDS[m.status]
     if path in run.sweep.paths:
-        return "still to be measured" if run.active else "not measured at this length"
+        return "still to be measured" if run.active else STATUS_WORDS[UNREACHED] if m else "not measured at this length"
     if status is not None and not status.usable:
         return f"{status.state}: {status.reason}" if status.reason else status.state
     return NOT_IN_RUN

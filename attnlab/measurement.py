@@ -23,8 +23,10 @@ STATUS_WORDS = {  # for marks and cells; sentences have verbs of their own
     "timeout": "timed out",
     "fault": "fault",
     "suspect": "suspect",
+    "unreached": "not reached",
 }
 STATUSES = tuple(STATUS_WORDS)
+UNREACHED = "unreached"  # nobody began it: there was no worker for it any more, and its path has done nothing
 CLOCK_SHIFT = 0.05  # a clock that moved by more than this share makes times differ by as much
 LISTS = ("samples_ms", "unused", "throttle", "notes")  # tuples here, lists in JSON
 

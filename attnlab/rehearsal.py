@@ -89,7 +89,7 @@ def _judged(step: Step, device_kind: str, run: Run | None, recorded: Run | None,
 
 def _troubles(run: Run) -> list[str]:
     """What has no number, once for each path and status, at the shortest sequence, with its reason."""
-    troubles = [m for m in sorted(run.measurements, key=lambda m: m.seq) if not m.ok]
+    troubles = [m for m in sorted(run.reached, key=lambda m: m.seq) if not m.ok]
     counts = Counter((m.path, m.status) for m in troubles)
     first = {(m.path, m.status): m for m in reversed(troubles)}
     said = []

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 AGAIN = "measure again; if it comes back, leave the path out"
+START_AGAIN = "see the Environment page or python -m attnlab doctor, mend what is wrong there, then run again"
 TABLE = (  # the first line whose words stand in the reason, whatever the case
     (("no module named", "cannot be loaded", "cannot open shared object"),
      "install what is missing: pip install -r requirements.txt"),
-    (("driver", "no cuda-capable device", "no cuda gpus", "fallen off", "initialization error", "nvml"),
+    (("driver", "device cannot be used", "no cuda-capable device", "no cuda gpus", "fallen off", "initialization error",
+      "nvml"),
      "see whether nvidia-smi still answers: a driver that is gone needs a reset of the card or a restart of the machine"),
     (("device-side assert", "illegal memory access", "misaligned address", "cuda"),
      "the other points are not touched by it; " + AGAIN),
     (("signal 9",), "a system that runs out of host memory kills like that: lower batch or sequence, then measure again"),
+    (("connection", "could not resolve", "no route to host", "permission denied (publickey"),
+     "see whether the machine that ATTNLAB_WORKER names answers, then run again"),
 )  # fmt: skip
 BY_STATUS = {
     "oom": "lower batch, heads or sequence, or take a flash path, which keeps no scores",
@@ -28,6 +32,12 @@ def known(reason: str) -> str:
     """What helps against a reason whose words are known here; "" for another one."""
     said = reason.casefold()
     return next((what for words, what in TABLE if any(word in said for word in words)), "")
+
+
+def remedy_at_start(why: str) -> str:
+    """One clause about a worker that does not come; no path is to be left out for that."""
+    what = known(why)
+    return START_AGAIN if not what or AGAIN in what else what
 
 
 def with_remedy(reason: str, what_to_do: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from attnlab.device import Device, PathStatus
-from attnlab.measurement import Measurement
+from attnlab.measurement import UNREACHED, Measurement
 from attnlab.sweep import Sweep
 
 RUN_STATES = ("queued", "running", "done", "cancelled", "failed")
@@ -37,6 +37,11 @@ class Run:
         if not self.recorded:
             return ""
         return f"recorded on {self.device.name if self.device else 'unknown device'}, {self.created[:10]}"
+
+    @property
+    def reached(self) -> tuple[Measurement, ...]:
+        """The measurements that somebody began. Of the others there is one thing to say, and `reason` says it."""
+        return tuple(m for m in self.measurements if m.status != UNREACHED)
 
     def get(self, path: str, seq: int) -> Measurement | None:
         return next((m for m in self.measurements if m.path == path and m.seq == seq), None)

@@ -27,10 +27,10 @@ from typing import Any, TypeVar
 
 from attnlab import summary
 from attnlab.checked import is_moment, is_number, is_text, shown
-from attnlab.database import NotOurs, connect, damaged, reading, salvage, set_aside, transaction
+from attnlab.database import NotOurs, alone, connect, damaged, reading, salvage, set_aside, transaction
 from attnlab.device import Device, PathStatus
 from attnlab.history import NAME_MAX, NOTE_MAX, Entry
-from attnlab.measurement import STATUSES, Measurement
+from attnlab.measurement import STATUSES, UNREACHED, Measurement
 from attnlab.planner import sharp
 from attnlab.run import RUN_STATES, Run
 from attnlab.sweep import TIME, Sweep
@@ -164,7 +164,7 @@ class Store:
         return None
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, alone(self.path.parent):
             self._db.close()
 
     # The list of runs
@@ -244,13 +244,18 @@ class Store:
     def _open(self) -> sqlite3.Connection:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            with alone(self.path.parent):
+                return self._connect()
+        except (OSError, sqlite3.DatabaseError, NotOurs) as error:  # no access, read-only, locked, disk full, not ours
+            return self._in_memory(f"{self.path} cannot be used ({error})")
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
             return connect(self.path)
         except sqlite3.DatabaseError as error:
-            if damaged(error):
-                return self._begin_anew(error)
-            return self._in_memory(f"{self.path} cannot be used ({error})")  # no access, read-only, locked, disk full
-        except (OSError, NotOurs) as error:
-            return self._in_memory(f"{self.path} cannot be used ({error})")
+            if not damaged(error):
+                raise
+            return self._begin_anew(error)
 
     def _begin_anew(self, error: Exception) -> sqlite3.Connection:
         """A damaged file is kept under another name, never written to, and a new one begun with what can be read of it."""
@@ -300,8 +305,9 @@ class Store:
         """The file is damaged, or the disk is full or was taken away: go on elsewhere, with what can still be read."""
         old = self._db
         if damaged(error):
-            old.close()  # first: a connection that is closed deletes the log beside the name that it was opened by
-            self._db = self._begin_anew(error)
+            with alone(self.path.parent):
+                old.close()  # first: a connection that is closed deletes the log beside the name that it was opened by
+                self._db = self._begin_anew(error)
             return
         self._db = self._in_memory(f"{self.path} cannot be written any more ({error})")
         salvage(old, self._db)
@@ -356,7 +362,7 @@ def question(sweep: Sweep) -> str:
 
 def answers(m: Measurement, measured: Sweep, asked: Sweep) -> bool:
     """Whether a stored point would come out the same: a point that was not tried then may be tried now."""
-    if m.status in ("fault", "timeout"):
+    if m.status in ("fault", "timeout", UNREACHED):
         return False
     if asked.budget_s > measured.budget_s:  # it buys points that were skipped, and narrower intervals
         return m.status != "skipped" and (not m.ok or bool(m.findings) or sharp(m, asked.precision))

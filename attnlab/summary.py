@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnlab import verdicts
-from attnlab.measurement import Measurement, clock_moved
+from attnlab.measurement import UNREACHED, Measurement, clock_moved
 from attnlab.run import Run
 from attnlab.sweep import TIME
 from attnlab.units import ms, sequence, size, times
@@ -91,7 +91,7 @@ def sentence(run: Run) -> str:
 
 def _comparison(run: Run) -> str:
     """The first part: what the longest comparable point shows, or why nothing can be compared."""
-    if not run.measurements:
+    if not run.reached:
         if run.state in ("failed", "cancelled"):
             why = f": {run.reason.rstrip('.')}" if run.reason else ""
             return f"the run {'failed' if run.state == 'failed' else 'was cancelled'} before anything was measured{why}"
@@ -162,9 +162,17 @@ def _troubles(run: Run) -> list[str]:
     compared = (BASELINE, challenger(run))
     told = compared if set(compared) <= set(run.sweep.paths) else run.sweep.paths
     said: dict[tuple[str, str], str] = {}
-    for m in sorted((m for m in run.measurements if not m.ok and m.path in told), key=lambda m: m.seq):
+    for m in sorted((m for m in run.reached if not m.ok and m.path in told), key=lambda m: m.seq):
         said.setdefault((m.path, m.status), _trouble(run, m))
-    return list(said.values())
+    return [*said.values(), unreached(run)] if run.reached else []
+
+
+def unreached(run: Run) -> str:
+    """The points that nobody began, in one line for all of them; "" where there are none."""
+    left = [m for m in run.measurements if m.status == UNREACHED]
+    if not left:
+        return ""
+    return f"{len(left)} point{'s were' if len(left) > 1 else ' was'} not reached ({_first_sentence(left[0].reason)})"
 
 
 def _trouble(run: Run, m: Measurement) -> str:
@@ -180,8 +188,10 @@ def _trouble(run: Run, m: Measurement) -> str:
         "timeout": "ran into the time limit",
         "fault": "failed",
         "suspect": "is suspect and not counted",
+        "unreached": "was not reached",
     }[m.status]
-    why = _first_sentence(m.reason.removeprefix(f"{m.path} "))
+    # Why nobody came as far is told once for all such points.
+    why = "" if m.status == UNREACHED else _first_sentence(m.reason.removeprefix(f"{m.path} "))
     return f"{m.path} {words} {at}" + (f" ({why})" if why else "")
 
 

@@ -107,7 +107,7 @@ class Log:
         if run.device is not None and not self.titled:
             self.titled = True
             print(title(run), flush=True)
-        for m in run.measurements:
+        for m in run.reached:  # of the others the sentence tells
             if (m.path, m.seq, m.phase) not in self.seen:
                 self.seen.add((m.path, m.seq, m.phase))
                 done = len({key[:2] for key in self.seen})

@@ -15,7 +15,7 @@ from math import log10
 
 from attnlab import edges, units
 from attnlab.finding import Finding
-from attnlab.measurement import STATUS_WORDS, Measurement
+from attnlab.measurement import STATUS_WORDS, UNREACHED, Measurement
 from attnlab.problem import FORWARD_BACKWARD, AttentionProblem
 from attnlab.run import Run
 from attnlab.sweep import SHORTEST, Sweep, powers_of_two
@@ -69,7 +69,7 @@ def number(value: float | None) -> str:
 
 def sentence(run: Run) -> str:
     """The run in one sentence, whatever its task (but the time); always ends with a full stop."""
-    if not run.measurements:
+    if not run.reached:
         ended = {"failed": "The run failed", "cancelled": "The run was stopped"}.get(run.state)
         why = f": {run.reason.rstrip('.')}" if run.reason else ""
         return f"{ended} before anything was looked at{why}." if ended else "Nothing is measured yet."
@@ -186,7 +186,7 @@ def troubles(runs: Iterable[Run]) -> list[str]:
     return [
         f"{place(run, m)}: {STATUS_WORDS[m.status]}"
         for run in runs
-        for m in run.measurements
+        for m in run.reached
         if not m.findings and m.status != "unsupported"
     ]
 
@@ -208,6 +208,8 @@ def tally(runs: Sequence[Run]) -> str:
         said = f"All {looked:,} answers pass" if looked > 1 else "The one answer passes"
     if lost := troubles(runs):
         said += f"; {len(lost)} not looked at, the first is {lost[0]}"
+    if unreached := sum(len(run.measurements) - len(run.reached) for run in runs):
+        said += f"; {unreached:,} not reached"
     if missed:
         said += f"; a wrong scale was NOT rejected for {missed[0]}, so the check says nothing there"
     elif looked and any(run.sweep.task == "exactness" for run in runs):
@@ -254,7 +256,7 @@ def rows(run: Run, seq: int) -> list[Row]:
             listed.append(Row(**common, what="all", verdict=PENDING if run.active else NOT_MEASURED))
         elif not m.findings:
             words = WORDS["unsupported"] if m.status == "unsupported" else STATUS_WORDS[m.status]
-            listed.append(Row(**common, what="all", verdict=words, text=m.reason))
+            listed.append(Row(**common, what="all", verdict=words, text="" if m.status == UNREACHED else m.reason))
         for found in m.findings if m else ():
             words = CONTROL_WORDS if found.what.startswith(CONTROL) else WORDS
             listed.append(

@@ -308,9 +308,9 @@ def main() -> int:
     try:
         worker = Worker(out, arguments.device)
     except ImportError as error:
-        reason = f"PyTorch cannot be loaded: {error}; install it with pip install -r requirements.txt"
+        reason = f"PyTorch cannot be loaded: {error}"
     except RuntimeError as error:
-        reason = f"the device cannot be used: {str(error).splitlines()[0]}"
+        reason = f"the device cannot be used: {error}"
     else:
         threading.Thread(target=worker.read_commands, args=(sys.stdin,), daemon=True).start()
         reason = worker.run()

@@ -1,5 +1,7 @@
 """What tests share: a private home for each, GPU and browser tests that skip with one clear line, and the fixtures
 
+make_lab(**fake) -> lab
+    A lab without a page, whose worker computes nothing and is in the mode `fake` (fake_worker.py); ends with the test.
 page_lab(recorded) -> lab
     What the pages of an AppTest show; ends with the test.
 start_app(script, env={}, query="") -> url
@@ -30,6 +32,7 @@ settings.register_profile("attnlab", deadline=None, suppress_health_check=[Healt
 settings.load_profile("attnlab")
 
 ROOT = Path(__file__).resolve().parents[1]
+FAKE = [sys.executable, "-u", str(ROOT / "tests" / "fake_worker.py")]
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM_ARGS = [
     "--no-sandbox",
@@ -78,6 +81,26 @@ def private_home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def make_lab(tmp_path, monkeypatch):
+    """make_lab(die_at=["flash", 256], …, limits={…}): see the module's opening; `limits` are those of the lab."""
+    from attnlab.lab import Lab
+    from attnlab.store import Store
+
+    labs: list[Lab] = []
+
+    def make(limits=None, store=None, command=FAKE, **mode) -> Lab:
+        monkeypatch.setenv("FAKE_WORKER", json.dumps(mode))
+        labs.append(Lab(store or Store(tmp_path), worker_command=command, **(limits or {})))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
+        lab._supervisor.join(START_LIMIT_S)
+        assert not lab._supervisor.is_alive()
+
+
+@pytest.fixture
 def page_lab(private_home, monkeypatch):
     """page_lab(recorded, real=False, **fake) -> the lab that the pages of an AppTest show, with these recorded runs by name.
 
@@ -94,8 +117,7 @@ def page_lab(private_home, monkeypatch):
         monkeypatch.setenv("TMPDIR", str(private_home.parent))  # a device lock of its own: other tests may be measuring
         monkeypatch.setenv("FAKE_WORKER", json.dumps(fake))
         if not labs:
-            command = None if real else [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
-            labs.append(Lab(Store(private_home), worker_command=command))
+            labs.append(Lab(Store(private_home), worker_command=None if real else FAKE))
         monkeypatch.setattr(shell, "lab", lambda: labs[0])
         monkeypatch.setattr(shell, "recordings", lambda: (recorded, []))
         return labs[0]

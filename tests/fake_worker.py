@@ -1,7 +1,7 @@
 """A worker without torch that speaks the protocol, for tests of the lab: `python tests/fake_worker.py`.
 
 It computes nothing: times follow from FLOPs at a made-up rate. FAKE_WORKER, a JSON object in the environment, says how
-it misbehaves; "at" values are [path, seq], and what happens there happens at every visit.
+it misbehaves; "at" values are [path, seq] or "everywhere", and what happens there happens at every visit.
 
     kind         "cuda" (as one H200) or "cpu"                      uuid
     missing      names of paths that are not here
@@ -14,6 +14,7 @@ it misbehaves; "at" values are [path, seq], and what happens there happens at ev
     half_line_at, flood_at                                          half a measurement and exit 5; garbage without end
     gone_at, gone_file                                              the driver is lost; from then on the worker is on a CPU
     die_at_start, fatal_at_start, garbage, half_line                true
+    lost                                                            {"how", "file", "at"}: see CANNOT_START
     escape, stray                                                   a child holds the output; uncalled-for measurements
     waiting_s                                                       so long another program holds the device
     faults                                                          {"share", "log"}: at random points one of ACCIDENTS
@@ -51,6 +52,13 @@ FREE_BYTES = MODE.get("free_bytes", 140 << 30)
 
 ACCIDENTS = ("die_at", "exit_at", "fault_at", "half_line_at", "forget_at", "oom_at", "hang_at")
 
+# What a worker that cannot start says, and how it ends, while the file is there; one that is killed at that point makes it.
+CANNOT_START = {
+    "torch": ("fatal", "PyTorch cannot be loaded: No module named 'torch'"),
+    "driver": ("fatal", "the device cannot be used: No CUDA GPUs are available\nand a second line"),
+    "connection": ("exit", "ssh: connect to host gpu-box port 22: Connection refused"),
+}
+
 commands: queue.Queue[dict[str, Any]] = queue.Queue()
 cancel = threading.Event()
 
@@ -84,8 +92,8 @@ def device() -> Device:
 accident = ""  # what happens at the path that is being measured
 
 
-def here(mode: str, path: str, seq: int) -> bool:
-    return MODE.get(mode) == [path, seq] or mode == accident
+def here(mode: str, path: str, seq: int, modes: dict[str, Any] = MODE) -> bool:
+    return modes.get(mode) in ([path, seq], "everywhere") or mode == accident
 
 
 def draw_accident(problem: AttentionProblem, path: str) -> str:
@@ -164,6 +172,9 @@ def measure(command: dict[str, Any]) -> None:
         if here("die_at", path, seq) or (here("die_refined", path, seq) and command.get("phase") == "refined"):
             print("some unrelated warning", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
+        if here("at", path, seq, MODE.get("lost", {})):
+            Path(MODE["lost"]["file"]).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         if here("half_line_at", path, seq):
             print('{"event": "measurement", "id": %d, "measure' % step, end="", flush=True)  # noqa: UP031
             os._exit(5)
@@ -185,12 +196,12 @@ def measure(command: dict[str, Any]) -> None:
             if here("gone_at", path, seq):
                 reason = "CUDA error: no CUDA-capable device is detected"
                 Path(MODE["gone_file"]).touch()
-            report(Measurement(problem=problem, path=path, status="fault", reason=reason))
+            report(Measurement.of(problem, path, "fault", reason=reason))
             say("fatal", reason=reason)
             sys.exit(3)
         for status in ("oom", "unsupported"):
             if here(f"{status}_at", path, seq):
-                m = Measurement(problem=problem, path=path, status=status, reason=f"fake {status}")
+                m = Measurement.of(problem, path, status, reason=f"fake {status}")
         report(m)
         if MODE.get("stray"):
             report(m)  # twice
@@ -209,6 +220,13 @@ def main() -> None:
         os._exit(1)
     if MODE.get("fatal_at_start"):
         say("fatal", reason="PyTorch is not installed; run make run")
+        os._exit(3)
+    if os.path.exists(MODE.get("lost", {}).get("file", "")):
+        how, words = CANNOT_START[MODE["lost"]["how"]]
+        if how == "exit":
+            print(words, file=sys.stderr, flush=True)
+            os._exit(255)
+        say("fatal", reason=words)
         os._exit(3)
     if MODE.get("escape"):
         subprocess.Popen(["sleep", "60"], stdout=sys.stdout)

@@ -366,6 +366,18 @@ def test_a_restart_of_the_worker_is_seen_and_the_run_goes_on(open_page):
     assert "lower batch or sequence, then measure again" in lost["reason"].iloc[0]
 
 
+def test_points_that_no_worker_came_back_for_are_one_row_and_one_sentence(open_page, tmp_path):
+    lost = {"how": "torch", "file": str(tmp_path / "lost"), "at": ["flash", 256]}
+    page = open_page({**TINY, "seq": "1024"}, fake={"lost": lost})
+    until(page, lambda page: status_line(page).startswith("Failed"))
+    said = status_line(page).replace("\\", "")
+    assert "the worker cannot start, tried 3 times: PyTorch cannot be loaded" in said and "pip install -r" in said
+    assert "4 points were not reached (the worker cannot start" in sentence(page)
+    rows = table(page)
+    assert list(rows["status"]) == ["ok", "ok", "ok", "fault", "unreached"]
+    assert rows["path"].iloc[-1] == "all others" and rows["reason"].iloc[-1].startswith("4 points were not reached")
+
+
 # The clocks, the rates, one point
 
 
@@ -684,6 +696,19 @@ def test_who_waits_sees_how_many_are_ahead():
     assert status.queued(Snapshot(version=1, worker=busy, run=run, queue=("c",)), run) == "Queued, 1 run ahead"
     ready = WorkerState(state="ready")
     assert status.queued(Snapshot(version=1, worker=ready, run=run, queue=("c",)), run) == "Queued"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "Starting the worker: "),
+        ("starting the GPU worker takes longer than 20 s", "Starting the GPU worker takes longer than 20 s: "),
+    ],
+)
+def test_whoever_waits_for_a_worker_is_told_why(text, words):
+    run = replace(recorded_run(), id="a", recorded=False, state="queued", measurements=())
+    starting = Snapshot(version=1, worker=WorkerState(state="starting", text=text), run=run, queue=("a",))
+    assert status.line(starting, run, Form(run.sweep)).startswith(words)
 
 
 def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monkeypatch):

@@ -58,6 +58,13 @@ def test_a_launch_bound_point_announces_no_speed_up():
     assert judged.verdict == CANNOT and "launch-bound" in judged.measured
 
 
+def test_a_run_that_no_worker_came_for_leaves_a_claim_open():
+    claim = BY_NAME["at-512"]
+    lost = [Measurement.of(claim.sweep("cuda").at(512), path, "unreached", reason="why") for path in claim.paths]
+    run = replace(ratios(claim, {512: 3.0}), state="failed", measurements=tuple(lost))
+    assert verdict(claim, run, H200) == Judged(OPEN, "")
+
+
 def test_a_point_without_a_number_says_why_there_is_no_speed_up():
     claim = BY_NAME["at-512"]
     run = ratios(claim, {512: 3.0})

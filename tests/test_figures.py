@@ -70,8 +70,18 @@ MIXED = run_of(
         run_of(point("flash", 512, device_ms=1.0), paths=("flash",)),
         run_of(seqs=(1000,)),
         run_of(*(point("standard", 512 << i, status=status) for i, status in enumerate(STATUSES[1:5]))),
+        run_of(*(point("standard", 512 << i, status="unreached") for i in range(4)), device=None, state="failed"),
     ],
-    ids=["mixed", "empty", "no device", "recorded CPU", "flash alone", "one length", "no number at all"],
+    ids=[
+        "mixed",
+        "empty",
+        "no device",
+        "recorded CPU",
+        "flash alone",
+        "one length",
+        "no number at all",
+        "none reached",
+    ],
 )
 def test_plotly_and_json_accept_every_chart(chart, run):
     figure = chart(run)
@@ -92,6 +102,15 @@ def test_a_line_stops_where_a_number_is_missing():
     assert [text.strip() for text in trace(figure, "flash-edge")["text"]] == ["skipped"]
     numbers = [y for chart in CHARTS for t in chart(MIXED)["data"] for y in t["y"] if y is not None]
     assert min(numbers) > 0
+
+
+def test_what_nobody_began_stands_at_the_edge_in_words_and_says_why_when_pointed_at():
+    points = [point("flash", seq, status="unreached", reason="the worker cannot start: why") for seq in (512, 1024)]
+    figure = figures.latency(run_of(*points, state="failed"))
+    edge = trace(figure, "flash-edge")
+    assert [text.strip() for text in edge["text"]] == ["not reached", ""]
+    assert all("the worker cannot start: why" in text for text in edge["hovertext"])
+    assert [note["text"] for note in figure["layout"]["annotations"]].count("no point was reached") == 1
 
 
 def test_out_of_memory_and_skipped_of_f25():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from conftest import FAKE
 
 from attnlab.lab import Job, Lab, QueueFull, default_worker_command
 from attnlab.problem import AttentionProblem
@@ -22,29 +22,10 @@ from attnlab.store import Store
 from attnlab.sweep import BUDGET_MAX_S, Sweep
 
 ROOT = Path(__file__).resolve().parent.parent
-FAKE = [sys.executable, "-u", str(ROOT / "tests" / "fake_worker.py")]
 DEADLINE_S = 60.0
 PROBLEM = AttentionProblem(batch=4, seq_q=128, heads=32, head_dim=128)
 SWEEP = Sweep(problem=PROBLEM, seqs=(128, 256, 512), budget_s=BUDGET_MAX_S)  # a busy machine must not use it up
 QUICK = replace(SWEEP, refine=False)
-
-
-@pytest.fixture
-def make_lab(tmp_path, monkeypatch):
-    """make_lab(die_at=["flash", 256], …, limits={…}): a lab whose worker is in that mode; closed at the end."""
-    labs = []
-
-    def make(limits=None, store=None, command=FAKE, **mode):
-        monkeypatch.setenv("FAKE_WORKER", json.dumps(mode))
-        lab = Lab(store or Store(tmp_path), worker_command=command, **(limits or {}))
-        labs.append(lab)
-        return lab
-
-    yield make
-    for lab in labs:
-        lab.close()
-        lab._supervisor.join(DEADLINE_S)
-        assert not lab._supervisor.is_alive()
 
 
 def until(lab: Lab, true, what: str = ""):
@@ -256,43 +237,7 @@ def test_measurements_nobody_asked_for_are_dropped_with_a_note(make_lab):
     assert len([note for note in lab.notes if "not asked for" in note]) == 3 * 6
 
 
-def test_garbage_on_stdout_is_noted_and_passed_over(make_lab):
-    lab = make_lab(garbage=True)
-    assert statuses(result(lab)) == all_ok_but(QUICK, "flash", 128, "ok")
-    assert any("a library prints" in note for note in lab.notes)
-
-
-def test_a_path_without_a_measurement_is_a_fault_not_an_endless_loop(make_lab):
-    run = result(make_lab(forget_at=["flash", 256]))
-    assert statuses(run) == all_ok_but(QUICK, "flash", 256, "fault")
-    assert "without a measurement" in run.get("flash", 256).reason
-
-
 # Faults
-
-
-@pytest.mark.parametrize(
-    ("mode", "words"),
-    [
-        (
-            {"die_at": ["flash", 256]},
-            "the worker died (signal 9, killed); restarted. A system that runs out of host memory kills like that: lower"
-            " batch or sequence, then measure again",
-        ),
-        (
-            {"exit_at": ["flash", 256]},
-            "the worker died (exit code 7: RuntimeError: the last words); restarted. Measure again; if it comes back,"
-            " leave the path out",
-        ),
-    ],
-)
-@pytest.mark.parametrize("paths", [("standard", "flash"), ("flash", "standard")])
-def test_a_worker_that_dies_is_a_fault_on_its_point_and_the_sweep_goes_on(make_lab, mode, words, paths):
-    sweep = replace(QUICK, paths=paths)
-    run = result(make_lab(**mode), sweep)
-    assert run.state == "done" and statuses(run) == all_ok_but(sweep, "flash", 256, "fault")
-    assert run.get("flash", 256).reason == words
-    assert run.get("flash", 256).device_ms is None and run.get("flash", 256).flops
 
 
 def test_f20_a_fault_that_ends_the_worker_is_reported_once_and_the_sweep_goes_on(make_lab, tmp_path):
@@ -343,16 +288,6 @@ def test_half_a_line_and_three_deaths_in_a_row_end_the_run_not_the_lab(make_lab)
     assert lab.snapshot().worker.state == "failed"
 
 
-def test_a_worker_that_cannot_start_says_why_and_is_tried_again_at_the_next_submit(make_lab, monkeypatch):
-    lab = make_lab(fatal_at_start=True)
-    worker = ready(lab)
-    assert (worker.state, worker.text) == ("failed", "PyTorch is not installed; run make run")
-    run = result(lab)
-    assert (run.state, run.reason) == ("failed", "PyTorch is not installed; run make run")
-    monkeypatch.setenv("FAKE_WORKER", "{}")
-    assert result(lab).state == "done"
-
-
 def test_a_worker_that_dies_at_start_without_a_word_is_tried_three_times(make_lab):
     worker = ready(make_lab(die_at_start=True))
     assert worker.state == "failed" and "3 times" in worker.text
@@ -374,13 +309,6 @@ def test_a_hello_that_cannot_be_read_is_given_up(make_lab):
     hello = [sys.executable, "-c", 'import sys; print(\'{"event": "hello"}\', flush=True); sys.stdin.read()']
     worker = ready(make_lab(command=hello))
     assert worker.state == "failed" and "device" in worker.text
-
-
-def test_a_worker_that_is_slow_to_start_is_waited_for(make_lab):
-    lab = make_lab(start_s=1.0)
-    run_id = lab.submit(QUICK)
-    assert lab.snapshot(run_id).worker.state == "starting"
-    assert statuses(lab.wait(run_id, DEADLINE_S)) == all_ok_but(QUICK, "flash", 128, "ok")
 
 
 def test_a_flood_of_garbage_is_a_timeout_and_fills_no_memory(make_lab):
@@ -424,47 +352,11 @@ def test_a_run_does_not_go_on_upon_another_device(make_lab, tmp_path):
     assert "NVIDIA H200 is gone" in run.reason and "Fake CPU" in run.reason and "nvidia-smi" in run.reason
     fault = run.get("flash", 256)
     assert fault.status == "fault" and "no CUDA-capable device" in fault.reason and "nvidia-smi" in fault.reason
-    stands = {point: status for point, status in statuses(run).items() if status == "ok"}
-    assert stands == {("standard", 128): "ok", ("flash", 128): "ok", ("standard", 256): "ok"}
-    assert lab.store.load(run.id).reason == run.reason
+    left = {("standard", 512): "unreached", ("flash", 512): "unreached"}
+    assert statuses(run) == all_ok_but(QUICK, "flash", 256, "fault") | left
+    assert lab.store.load(run.id).reason == run.reason == run.get("flash", 512).reason
     again = result(lab, replace(QUICK, seqs=(256,)))
     assert again.state == "done" and again.device.kind == "cpu"
-
-
-FAULTS = {
-    "oom": ({"oom_at": ["flash", 256]}, "oom", "fake oom. Lower batch, heads or sequence"),
-    "assert": ({"fault_at": ["flash", 256]}, "fault", "device-side assert triggered. The other points are not touched"),
-    "hang": (
-        {"hang_at": ["flash", 256]},
-        "timeout",
-        "the time limit; the worker was restarted. Take a shorter sequence",
-    ),
-    "half": ({"half_line_at": ["flash", 256]}, "fault", "(exit code 5); restarted. Measure again"),
-    "silent": ({"forget_at": ["flash", 256]}, "fault", "without a measurement. Measure again"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_a_point_with_the_error_and_what_to_do_in_one_line(make_lab, fault):
-    mode, status, words = FAULTS[fault]
-    run = result(make_lab(**mode, limits={"time_limit_s": 0.5} if fault == "hang" else {}))
-    m = run.get("flash", 256)
-    assert run.state == "done" and m.status == status and words in m.reason and "\n" not in m.reason
-    assert (
-        statuses(run)["standard", 512] == "ok" and run.get("flash", 128).ok
-    )  # what came before stands, the rest goes on
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"), [("cuda", "restarting the GPU worker"), ("cpu", "restarting the CPU worker")]
-)
-def test_a_restart_is_seen(make_lab, kind, words):
-    lab = make_lab(kind=kind, die_at=["flash", 256], start_s=0.3)
-    run_id, seen = lab.submit(QUICK), set()
-    while (snapshot := lab.snapshot(run_id)).run.active:
-        seen.add((snapshot.worker.state, snapshot.run.activity))
-        lab.changed(snapshot.version, DEADLINE_S)
-    assert ("restarting", words) in seen
 
 
 def test_a_child_that_holds_the_output_open_does_not_hide_the_workers_death(make_lab):
@@ -723,7 +615,7 @@ def test_the_worker_module_is_found_from_any_directory(tmp_path, monkeypatch):
     find = "import importlib.util, sys; sys.exit('found' if importlib.util.find_spec('attnlab.worker') else 'lost')"
     lab = Lab(Store(tmp_path), worker_command=[sys.executable, "-c", find])
     try:
-        assert ready(lab).text.endswith("found")
+        assert ": found." in ready(lab).text
     finally:
         lab.close()
 

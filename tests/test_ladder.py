@@ -46,6 +46,12 @@ def test_what_has_no_number_says_why():
     assert {r.path: r.note for r in ladder(replace(run, state="running"), 4096)}["sdpa-cudnn"] == "still to be measured"
 
 
+def test_of_what_nobody_began_the_reason_is_not_said_once_a_rung():
+    lost = [point(path, status="unreached", reason="no worker starts") for path in ("standard", "flash")]
+    notes = {rung.path: rung.note for rung in ladder(run_of(*lost, state="failed"), 4096)}
+    assert notes["standard"] == notes["flash"] == "not reached"
+
+
 def test_launch_bound_points_have_a_place_and_no_speedup():
     rungs = ladder(run_of(point("standard", 0.05), point("flash", 0.01, launch_bound=True)), 4096)
     assert [(r.path, r.speedup) for r in rungs[:2]] == [("flash", None), ("standard", 1.0)]

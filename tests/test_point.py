@@ -236,6 +236,26 @@ def faulty_bench():
 
 
 @pytest.mark.gpu
+def test_f11_what_runs_out_of_memory_does_not_depend_on_the_order_of_the_points():
+    torch.cuda.set_per_process_memory_fraction(8 * GIB / torch.cuda.get_device_properties(0).total_memory)
+    try:
+        problem = AttentionProblem(batch=1, seq_q=16_384, heads=16, head_dim=64)
+        for seqs in ((1024, 4096, 16_384), (16_384, 4096, 1024)):
+            for paths in (("standard", "sdpa-flash"), ("sdpa-flash", "standard")):
+                bench = Bench(torch.device("cuda:0"))  # which remembers nothing of the other orders
+                gc.collect()
+                before, ran_out = torch.cuda.memory_allocated(), set()
+                for seq in seqs:
+                    points = visit(bench, problem.at_seq(seq), paths)
+                    ran_out |= {(m.path, seq) for m in points.values() if m.status == "oom"}
+                    gc.collect()
+                    assert abs(torch.cuda.memory_allocated() - before) < MIB, (seqs, paths, seq)
+                assert ran_out == {("standard", 16_384)}, (seqs, paths)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@pytest.mark.gpu
 def test_f11_after_running_out_of_memory_the_allocator_is_where_it_was(cuda_bench):
     torch.cuda.set_per_process_memory_fraction(8 * GIB / torch.cuda.get_device_properties(0).total_memory)
     try:

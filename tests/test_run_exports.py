@@ -168,6 +168,14 @@ def test_html_holds_the_charts_number_by_number_in_the_colours_of_a_theme(shippe
     assert "At sequence 16,384 flash is 5.0× faster" in page and "580.159.04" in page
 
 
+def test_html_says_once_what_nobody_began():
+    lost = [f25_point(path, 131_072, "unreached", reason="no worker starts") for path in ("standard", "flash")]
+    run = replace(F25, state="failed", reason="no worker starts", measurements=(*F25.measurements[:2], *lost))
+    points = html_page.page_of(run).partition("Every point</h2>")[2].partition("</div>")[0]
+    assert points.count("no worker starts") == 1 and "2 points were not reached (no worker starts)" in points
+    assert points.count("<tr>") == 3
+
+
 def test_every_recorded_run_is_a_page(shipped):
     for run in shipped.values():
         assert html_page.page_of(run).endswith("</body></html>\n")

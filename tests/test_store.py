@@ -170,6 +170,11 @@ def test_a_point_that_was_not_tried_answers_only_who_would_not_try_it_either(sto
     assert store.find_answer(replace(SWEEP, budget_s=SWEEP.budget_s * 2, seqs=(128,)), DEVICE.key) is not None
 
 
+def test_a_point_that_nobody_began_answers_nobody(store):
+    finished(store, "r1", standard_256=point("standard", 256, None, "unreached", reason="why"))
+    assert store.find_answer(SWEEP, DEVICE.key) is None
+
+
 def test_a_wide_interval_does_not_answer_a_larger_budget(store):
     finished(store, "r1", standard_128=point("standard", 128, 1.0, device_ms_low=0.9, device_ms_high=1.1))
     assert store.find_answer(SWEEP, DEVICE.key) is not None

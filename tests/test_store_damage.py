@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import sqlite3
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_store import DEVICE, SWEEP, finished, point
 
-from attnlab.database import SCHEMA_VERSION, check
+from attnlab.database import SCHEMA_VERSION, alone, check, set_aside
 from attnlab.run import Run
 from attnlab.store import Store
 
@@ -352,6 +353,55 @@ def test_a_file_that_is_damaged_while_a_run_is_measured_costs_no_point_of_it(who
     run = store.load("now")
     assert run.get("flash", 128) and run.get("flash", 256)
     assert Store(tmp_path).load("now").get("flash", 256), "on the disk again"
+
+
+OTHER = """
+store = Store(sys.argv[1])
+finished(store, "other7")
+print("open", flush=True)
+sys.stdin.read()
+finished(store, "late8")
+"""
+
+
+def test_two_programs_that_find_the_same_damage_go_on_in_one_file(whole, tmp_path, monkeypatch):
+    """The second comes in the moment in which the first sets the damaged file aside: it must neither set its successor
+    aside nor be left with a file that nobody will look at again."""
+    path = tmp_path / "attnlab.db"
+    damaged = bytearray(whole)
+    at = a_page_of(whole, "events")
+    damaged[at : at + 4096] = b"\xff" * 4096
+    path.write_bytes(damaged)
+    others = []
+
+    def meanwhile(damaged_path):
+        head = f"import sys\nsys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\nfrom test_store import *\n"
+        others.append(other := subprocess.Popen([sys.executable, "-c", head + OTHER, str(tmp_path)],
+                                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))  # fmt: skip
+        select.select([other.stdout], [], [], 3.0)  # until it has opened the file, unless it waits for us
+        return set_aside(damaged_path)
+
+    monkeypatch.setattr("attnlab.store.set_aside", meanwhile)
+    store = Store(tmp_path)
+    assert "was damaged" in store.problem
+    finished(store, "mine9")
+    (other,) = others
+    assert other.stdout.readline() == "open\n"
+    other.communicate()
+    again = Store(tmp_path)
+    assert again.problem == "" and integrity(tmp_path) == "ok"
+    assert [run_id for run_id in ("r0", "other7", "late8", "mine9") if again.load(run_id) is None] == []
+    (aside,) = tmp_path.glob("*damaged*[0-9]")
+    assert aside.read_bytes() == damaged
+
+
+def test_a_folder_that_somebody_keeps_to_himself_for_ever_does_not_stop_the_measuring(tmp_path, monkeypatch):
+    monkeypatch.setattr("attnlab.database.BUSY_TIMEOUT_S", 0.2)
+    with alone(tmp_path):
+        store = Store(tmp_path)
+        finished(store, "r1")
+        store.close()
+    assert store.problem == "" and Store(tmp_path).load("r1").state == "done"
 
 
 def test_cells_that_hold_nonsense_hide_no_other_run(tmp_path):

@@ -83,6 +83,22 @@ def test_every_status_has_words_and_is_no_figure(status, words):
     assert words in top.note
 
 
+LOST = "the worker cannot start, tried 3 times: PyTorch cannot be loaded. Install what is missing"
+
+
+def test_what_nobody_began_is_told_once_and_of_no_path():
+    left = [
+        point(path, seq, status="unreached", reason=LOST) for path in ("standard", "flash") for seq in (8192, 16_384)
+    ]
+    run = run_of(*PAIR, *left, state="failed", reason=LOST)
+    assert summary.sentence(run).endswith(
+        "; 4 points were not reached (the worker cannot start, tried 3 times: PyTorch cannot be loaded)."
+    )
+    assert summary.headline(run, 8192).note == "standard was not reached at 8,192; flash was not reached at 8,192"
+    nothing = run_of(*left, state="failed", reason=LOST)
+    assert summary.sentence(nothing) == f"The run failed before anything was measured: {LOST}."
+
+
 def test_each_kind_of_trouble_once_at_its_shortest_sequence():
     run = run_of(
         *PAIR,

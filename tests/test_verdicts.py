@@ -79,6 +79,18 @@ def test_a_path_without_findings_has_a_row_with_the_reason():
     assert {row.verdict for row in verdicts.rows(run, 1024)} == {"…"}
 
 
+def test_what_nobody_began_is_counted_and_its_reason_is_the_runs():
+    lost = [point(path, 1024, status="unreached", reason="no worker starts") for path in ("standard", "flash")]
+    run = look(point("standard", 512, answer(2e-3), CONTROL), *lost, state="failed", reason="no worker starts")
+    assert [(row.path, row.verdict, row.text) for row in verdicts.rows(run, 1024)] == [
+        ("standard", "not reached", ""),
+        ("flash", "not reached", ""),
+    ]
+    assert verdicts.tally([run]).startswith("The one answer passes; 2 not reached;")
+    none = look(*lost, state="failed", reason="no worker starts")
+    assert verdicts.sentence(none) == "The run failed before anything was looked at: no worker starts."
+
+
 def test_a_recorded_run_says_where():
     run = exactness(recorded=True, device=H200)
     assert summary.sentence(run).endswith("(recorded on NVIDIA H200, 2026-11-30).")

@@ -37,6 +37,6 @@ PATHS: dict[str, PathInfo] = {
 FLASH_CANDIDATES = ("flash-attn-4", "flash-attn-3", "flash-attn-2", "sdpa-flash")
 
 # Paths that misbehave on purpose, for tests of everything around them; there only when the environment asks for them.
-FAULTS = ("assert", "compiles", "exit", "hang", "oom", "unsynced", "wrong", "zeros")
+FAULTS = ("assert", "compiles", "exit", "hang", "late", "oom", "spin", "unsynced", "wrong", "zeros")
 if os.environ.get("ATTNLAB_FAULTY"):
     PATHS |= {f"faulty-{fault}": PathInfo(f"faulty-{fault}", "faulty", f"a test path: {fault}") for fault in FAULTS}

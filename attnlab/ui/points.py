@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from attnlab import summary
 from attnlab.figures import tflops
-from attnlab.measurement import CLOCK_SHIFT
+from attnlab.measurement import CLOCK_SHIFT, UNREACHED
 from attnlab.run import Run
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ ROWS_MAX = 14
 
 
 def frame(run: Run) -> pd.DataFrame:
-    """One row for each measurement, in the order of the run. Times in ms, memory in MiB; missing where not measured."""
+    """One row for each measurement, in the order of the run, and one for all that nobody began. Times in ms, memory in MiB;
+    missing where not measured."""
     import pandas as pd  # half a second that the first paint need not wait for
 
     rows = [
@@ -55,8 +57,10 @@ def frame(run: Run) -> pd.DataFrame:
             ),
             "pass": m.phase,
         }
-        for m in run.measurements
+        for m in run.reached
     ]
+    if left := summary.unreached(run):
+        rows.append({"path": "all others" if rows else "all", "status": UNREACHED, "reason": left})
     columns = list(CONFIG)
     texts = {"path", "status", "clock_moved", "throttle", "l2", "provider", "reason", "pass"}
     whole = dict.fromkeys(("seq", "samples", "unused"), "Int64")

@@ -55,10 +55,9 @@ def line(snapshot: Snapshot, run: Run, form: Form) -> str:
         said = f":violet-badge[{escape(run.mark)}] {units.shape(run.sweep.problem)}"
     elif run.active:
         head = "Measuring" if run.state == "running" else queued(snapshot, run)
-        if snapshot.worker.state == "starting":
-            head = "Starting the worker"
-        elif snapshot.worker.state == "restarting" and not run.activity:  # a running one says which in its activity
-            head = "Restarting the worker"
+        if snapshot.worker.state in ("starting", "restarting") and not run.activity:  # a running one says it itself
+            waits = snapshot.worker.text or f"{snapshot.worker.state} the worker"
+            head = escape(waits[0].upper() + waits[1:])
         said = f"{head}: {escape(units.progress(run))}"
     elif run.state == "done":
         said = f"Measured {local(run.created)} in {run.seconds:.1f} s"
