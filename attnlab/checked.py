@@ -12,7 +12,8 @@ from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Any
 
-NUMBER_MAX = 2.0**100  # above every count of a legal problem; sums and products of two stay finite in floating point
+NUMBER_MAX = 2.0**100  # above every count of a legal problem; sums, products and ratios of two stay finite in floating point
+NUMBER_MIN = 1e-100  # of what is not 0: a ratio to the smallest number there is would be infinite
 TEXT_MAX = 100_000  # characters
 SHOWN = 60  # characters of a value that an error repeats
 HALF_PAIR = re.compile("[\ud800-\udfff]")  # of a surrogate pair: JSON can hold one, and nothing could show or store it
@@ -21,7 +22,7 @@ WORDS = {
     "str": f"text of at most {TEXT_MAX:,} characters",
     "bool": "true or false",
     "int": "a whole number from 0",
-    "float": "a finite number from 0",
+    "float": f"0 or a number from {NUMBER_MIN:g} to {NUMBER_MAX:.2g}",
     "tuple[str, ...]": "a list of texts",
     "tuple[int, ...]": "a list of whole numbers",
     "tuple[float, ...]": "a list of numbers",
@@ -88,8 +89,8 @@ def check(value: Any, declared: str, where: str) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """A finite int or float from 0 on, and not a bool."""
-    return type(value) in (int, float) and 0 <= value <= NUMBER_MAX
+    """An int or float from 0 on that arithmetic can hold, and not a bool."""
+    return type(value) in (int, float) and (value == 0 or NUMBER_MIN <= value <= NUMBER_MAX)
 
 
 def is_finite(value: Any) -> bool:

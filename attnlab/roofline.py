@@ -26,8 +26,8 @@ COPY_MARGIN = 1.25
 
 # A card that works so hard (so near its compute floor) runs into its power limit after 20 to 100 ms, and from then on its
 # clock wanders: flash on an H200 takes 5.78 ms at 8,192 at first and 6.4 to 6.6 ms later, other after other work. With a
-# rest as long as the work it takes 5.77 to 5.79 ms in every process, and at 16,384 22.8 to 23.0 ms. A rest of 20 ms and more before
-# each single call of some ms is worse (5.78 to 6.0 ms). Many shorter calls are timed before the limit is met.
+# rest as long as the work it takes 5.77 to 5.79 ms in every process, and at 16,384 22.8 to 23.0 ms. A rest of 20 ms and
+# more before each single call of some ms is worse (5.78 to 6.0 ms). Many shorter calls are timed before the limit is met.
 HARD_SHARE = 0.3
 HARD_MS = 1.0
 BURST_MS = 6.0

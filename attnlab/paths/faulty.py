@@ -6,7 +6,7 @@ exit      the process ends without a word, as a crash in native code does
 hang      the call never returns
 late      answers well, and has left an illegal access on another stream, which happens after the call (GPU only)
 oom       asks for more memory than there is
-spin      the call returns, and its kernel never ends (GPU only)
+spin      the call returns, and its kernel does not end for half a minute (GPU only)
 unsynced  works on another stream and does not wait for it (GPU only)
 wrong     the softmax scale is 10 % off
 zeros     computes on zeros, which is faster where the card is held back by its power

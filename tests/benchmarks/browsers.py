@@ -2,8 +2,8 @@
 
 Every browser is a real one, headless Chromium in a context and with processes of its own, that draws what it is sent: so
 this wants about a core for each two of them. (viewers.py asks the same of the server alone, on any machine.) The default
-sweep of this device, measured three times before without a page, each time in a fresh worker, is started by all browsers at once.
-Prints, beside their targets,
+sweep of this device, measured three times before without a page, each time in a fresh worker, is started by all browsers
+at once. Prints, beside their targets,
 
     point → visible   from the moment the lab stored a measurement to the frame that holds it, over all browsers
     runs started      by all those presses of Run: one
@@ -27,12 +27,12 @@ from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(ROOT / "tests/gpu"))
 
-from conftest import CHROMIUM_ARGS, chromium  # noqa: E402
-from repeat import one_run  # noqa: E402
+from conftest import CHROMIUM_ARGS, chromium
+from repeat import one_run
 
-from attnlab.run import Run  # noqa: E402
-from attnlab.store import Store  # noqa: E402
-from attnlab.units import ms, percent, sequence  # noqa: E402
+from attnlab.run import Run
+from attnlab.store import Store
+from attnlab.units import ms, percent, sequence
 
 WITHIN_S = 1.0
 SOLO = 3
