@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from attnlab import summary, units
 from attnlab.measurement import STATUS_WORDS
@@ -33,7 +34,7 @@ class Entry:
     def device(self) -> str:
         return self.run.device.name if self.run.device else UNKNOWN
 
-    @property
+    @cached_property  # a list of thousands asks every entry, in each run of the page
     def shape(self) -> str:
         return shape(self.run.sweep)
 
@@ -60,7 +61,7 @@ class Entry:
         """What it is called where there is room for little: its name, else its device and day."""
         return self.name or f"{self.device}, {self.run.created[:10]}"
 
-    @property
+    @cached_property
     def text(self) -> str:
         """All that a search looks through, in lower case."""
         parts = (self.name, self.note, self.sentence, self.device, self.versions, self.shape, self.status, self.run.id,

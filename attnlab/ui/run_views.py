@@ -9,7 +9,7 @@ import streamlit as st
 from attnlab import comparison, comparison_figure, html_page, table
 from attnlab.history import NAME_MAX, NOTE_MAX, Entry
 from attnlab.run import Run
-from attnlab.ui import chart, run_files, runs_table, text
+from attnlab.ui import chart, ratio_table, run_files, text
 
 CHART_HEIGHT = "max(330px, 44vh)"
 COMPARED_HEIGHT = "max(360px, 50vh)"
@@ -69,7 +69,7 @@ def several(runs: Sequence[Run], names: Sequence[str]) -> None:
             chart.plotly_chart(
                 figure, key=f"runs_c_{what}", height=COMPARED_HEIGHT, alt=f"{alt}, against sequence length"
             )
-    runs_table.ratios(runs)
+    ratio_table.draw(runs)
     run_files.of_comparison(runs, names, paths, drawn)
 
 
