@@ -77,7 +77,7 @@ with above, st.container():
     says, filters = st.container(gap="small"), st.container()
 with says:
     if len(runs) > 1:
-        headline.spoken(comparison.sentence(runs))
+        headline.spoken(comparison.sentence(runs, run_views.compared()))
     else:
         headline.spoken(summary.sentence(runs[0]) if runs else runs_table.summary(there, found))
     with st.container(horizontal=True, vertical_alignment="center", wrap=False):

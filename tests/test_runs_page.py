@@ -230,6 +230,28 @@ def test_two_runs_are_compared_with_what_differs_first(open_page, store):
     assert line["y"] == pytest.approx([1.5] * 3)
 
 
+def test_two_runs_are_compared_by_memory_where_that_is_chosen(open_page, store):
+    named(store)
+    more = tuple(replace(m, peak_bytes=m.peak_bytes and 3 * m.peak_bytes) for m in store.load("old").measurements)
+    store.add(replace(store.load("old"), id="more", created="2026-11-03T10:00:00Z", measurements=more))
+    store.label("more", "more", "")
+    page = choose(open_page(), "before", "more")
+    assert "none differs beyond the intervals" in sentence(page)
+    page.segmented_control("compare").set_value("memory")
+    page = ran(page)
+    assert "needs 3.0× more memory in B than in A at" in sentence(page) and "needs 3.0× more" in words(page)
+    assert set(charts(page)) == {"runs_c_memory", "runs_c_memory-ratio"}
+    ratios = page.dataframe[0].value
+    assert set(ratios["ratio"]) == {3.0} and "low" not in ratios and set(ratios["verdict"]) == {"3.0× more"}
+    assert r"| A\_ms | ms |" in page.code[0].value and r"| A\_bytes | bytes |" in page.code[0].value, "files hold both"
+
+
+def test_a_link_says_what_runs_are_compared_by(open_page, store):
+    page = open_page(run=["old", "new"], compare="memory")
+    assert set(charts(page)) == {"runs_c_memory", "runs_c_memory-ratio"} and "of memory" in sentence(page)
+    assert set(charts(open_page(run=["old", "new"], compare="<b>"))) == {"runs_c_latency", "runs_c_ratio"}
+
+
 def test_more_runs_than_letters_are_said_and_not_drawn(open_page, store):
     for n in range(8):
         store.add(slower(F25, f"x{n}", 1.0))
