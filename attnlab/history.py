@@ -14,8 +14,6 @@ from attnlab.measurement import STATUS_WORDS
 from attnlab.run import Run
 from attnlab.sweep import TIME, Sweep
 
-NAME_MAX = 100  # characters
-NOTE_MAX = 4_000
 UNKNOWN = "unknown device"
 
 
@@ -24,11 +22,17 @@ class Entry:
     """A run of the list. `run` is without measurements."""
 
     run: Run
-    name: str = ""  # given by people, and so is the note
-    note: str = ""
     sentence: str = ""  # what it shows, once that is known
     points: Mapping[str, int] = field(default_factory=dict)  # how many by status
     ships: bool = False  # recorded, comes with AttnLab: nothing of it can be changed
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def note(self) -> str:
+        return self.run.note
 
     @property
     def device(self) -> str:
@@ -74,9 +78,8 @@ def entry_of(run: Run, *, name: str = "", ships: bool = False) -> Entry:
     points: dict[str, int] = {}
     for m in run.measurements:
         points[m.status] = points.get(m.status, 0) + 1
-    return Entry(
-        run=replace(run, measurements=()), name=name, sentence=summary.sentence(run), points=points, ships=ships
-    )
+    bare = replace(run, measurements=(), name=name or run.name)
+    return Entry(run=bare, sentence=summary.sentence(run), points=points, ships=ships)
 
 
 def shape(sweep: Sweep) -> str:

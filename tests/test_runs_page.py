@@ -284,6 +284,18 @@ def test_files_come_in_once_and_what_is_no_run_is_refused_in_one_line(open_page,
     assert len(listed(page)) == 6 and told(ran(page)) == []
 
 
+def test_a_name_and_a_note_come_in_with_a_file_and_are_text(open_page, store):
+    named = replace(F25, id="fresh", name=EVIL, note=f"{EVIL}\nsecond line")
+    page = upload(open_page(), ("named.json", export.run_to_text(named).encode()))
+    assert store.load("fresh") == named and EVIL in list(listed(page)["name"])
+    page = choose(page, EVIL)
+    assert page.text_input("name of fresh").value == EVIL
+    assert plain(choose(page, EVIL, "NVIDIA H200")), "beside its letter"
+    long = {**export.run_to_json(named), "run": {**export.run_to_json(named)["run"], "id": "long", "name": "x" * 101}}
+    page = upload(page, ("long.json", json.dumps(long).encode()))
+    assert "is refused: the name is" in told(page)[0] and "legal: text of at most 100 characters" in told(page)[0]
+
+
 def plain(page):
     """Whether no sign of EVIL stands in any markdown as markup."""
     texts = [m.value for m in page.main.markdown]

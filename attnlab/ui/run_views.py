@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from attnlab import comparison, comparison_figure, html_page, table
-from attnlab.history import NAME_MAX, NOTE_MAX, Entry
-from attnlab.run import Run
+from attnlab.history import Entry
+from attnlab.run import NAME_MAX, NOTE_MAX, Run
 from attnlab.sweep import TIME
 from attnlab.ui import chart, ratio_table, run_files, text
 
