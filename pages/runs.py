@@ -32,6 +32,7 @@ def act(what: str, *args: object) -> None:
     """Deletes, or undoes that; before the page runs, so that the list is as the button left it."""
     if what == "delete":
         store.delete(args)
+        runs_table.forget(args)
     else:
         store.undo_delete()
 
@@ -50,7 +51,6 @@ above.empty()  # for a container with nothing in it takes no place
 found = runs_table.left(there)
 chosen = runs_table.chosen(found)
 strangers = runs_table.strangers(there)
-
 
 # The table, before what stands above it: it is what a visitor waits for.
 

@@ -403,6 +403,8 @@ def test_a_link_opens_the_runs_that_it_names(open_page, store, monkeypatch):
     assert told_to(page)["page"] == 2 and told_to(page)["chosen"] == ["new", "old"]
     assert "**A** before" in words(page) and "1 of the link is not here" in words(page)
     assert page.query_params["run"] == ["new", "old"], "what is not here is in no address"
+    page.button("runs_delete").click()
+    assert told_to(ran(page))["chosen"] == [] and "2 of the link" not in words(page) and store.deleted_count() == 2
     assert told_to(open_page(page="x' OR 1"))["page"] == 1
 
 

@@ -128,6 +128,12 @@ def chosen(found: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in found if entry.run.id in ids]
 
 
+def forget(ids: Iterable[str]) -> None:
+    """Runs that are chosen no longer, for they are deleted."""
+    gone = set(ids)
+    st.session_state[VIEW] = replace(view(), chosen=tuple(name for name in view().chosen if name not in gone))
+
+
 def strangers(there: Sequence[Entry]) -> int:
     """How many runs the address names that are not here; 0 once the table has said anything."""
     now = view()
