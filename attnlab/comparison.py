@@ -1,14 +1,18 @@
-"""Runs beside one another: what differs between them first, then how their times stand to one another, point by point.
+"""Runs beside one another: what differs between them first, then how their times, or their peaks of memory, stand to one
+another, point by point. QUANTITIES are the two; each question below is asked of one.
 
     differences(runs)        device, driver, torch, packages, providers, shape: a line for each thing that is not equal
     ratios(a, b)             time of b ÷ time of a at every (path, sequence) that both measured, with its interval
     callouts(runs)           the changes beyond the intervals, in words: "flash-attn-4 4.0.0b36 is 6 % slower than 4.0.0b23
-                             at 8,192."
+                             at 8,192." and "… needs 6 % more memory than …"
 
 The interval of a ratio runs from the least to the greatest that the intervals of the two medians leave possible. A change is
 called out only where it leaves out 1, both points are `ok`, neither is launch-bound, and both were timed alike: same way of
 timing, same state of the cache, a steady clock, and on one kind of card the same clock. What differs from one run to
 the next without a cause, such as the card's temperature, is in no interval; the README says how much that is.
+
+A peak of memory is counted, not sampled, and has no interval: all 52 points that two of the recorded runs share hold the
+same bytes. So it is called out from MEMORY_CHANGE on, where both were counted alike, launch-bound or not.
 """
 
 from __future__ import annotations
@@ -25,6 +29,9 @@ LETTERS = "ABCDEF"  # what the runs are called, in their order; the first is wha
 MOST = len(LETTERS)
 NONE = "–"
 NAMELESS = ("card", "host", "lengths", "sharp within")  # of these a sentence says the run's letter instead
+MEMORY = "memory"
+QUANTITIES = (TIME, MEMORY)
+MEMORY_CHANGE = 0.01  # the least that reads as a whole percent
 DEVICE, SOFTWARE, PACKAGE, PROVIDER, SHAPE, HOW = "device", "software", "package", "provider", "shape", "how"
 
 
@@ -39,11 +46,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One path at one sequence length in two runs; `doubt`: why it is not called out, "" where nothing speaks against it."""
+    """One path at one sequence length in two runs; `doubt`: why it is not called out, "" where nothing speaks against it.
+    `of` is one of QUANTITIES."""
 
     reference: Measurement
     other: Measurement
     doubt: str
+    of: str = TIME
 
     @property
     def path(self) -> str:
@@ -55,18 +64,22 @@ class Ratio:
 
     @property
     def value(self) -> float:
-        """Time of the other ÷ time of the reference: above 1 it is slower."""
-        return self.other.device_ms / self.reference.device_ms
+        """The other's ÷ the reference's: above 1 it is slower, or needs more memory."""
+        return amount(self.other, self.of) / amount(self.reference, self.of)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The least and the greatest that the two intervals leave possible; None where one is not known."""
+        """The least and the greatest that the two intervals leave possible; None where one is not known, and of memory."""
+        if self.of == MEMORY:
+            return None
         below, above = self.reference.interval_ms, self.other.interval_ms
         return (above[0] / below[1], above[1] / below[0]) if below and above else None
 
     @property
     def apart(self) -> bool:
-        """Whether the intervals of the two medians have no time in common."""
+        """Whether the intervals of the two medians have no time in common; of memory, whether it has changed."""
+        if self.of == MEMORY:
+            return abs(self.other.peak_bytes - self.reference.peak_bytes) >= MEMORY_CHANGE * self.reference.peak_bytes
         return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
 
     @property
@@ -75,10 +88,10 @@ class Ratio:
 
     @property
     def words(self) -> str:
-        """ "6 % slower", "2.5× faster"; "as fast, within the intervals"; or why nothing is said of it."""
+        """ "6 % slower", "2.5× less"; "as fast, within the intervals", "as much"; or why nothing is said of it."""
         if self.doubt:
             return self.doubt
-        return change(self.value) if self.apart else "as fast, within the intervals"
+        return change(self.value, self.of) if self.apart else ALIKE[self.of]
 
 
 @dataclass(frozen=True)
@@ -89,10 +102,22 @@ class Callout:
     weight: float
 
 
-def change(ratio: float) -> str:
-    """A ratio of times in words: in percent up to twofold, as a factor beyond."""
-    factor, word = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
-    return f"{percent(factor - 1) if factor < 2 else times(factor)} {word}"
+ALIKE = {TIME: "as fast, within the intervals", MEMORY: "as much"}
+CHANGED = {TIME: ("slower", "faster"), MEMORY: ("more", "less")}
+
+
+def amount(m: Measurement, of: str) -> float | None:
+    """What is compared: milliseconds of the device, or bytes."""
+    return m.peak_bytes if of == MEMORY else m.device_ms
+
+
+def change(ratio: float, of: str = TIME) -> str:
+    """A ratio in words: in percent up to twofold, as a factor beyond. Half the memory is 50 % less; half the time is 2.0×
+    faster."""
+    above, below = CHANGED[of]
+    factor, word = (ratio, above) if ratio > 1 else (1 / ratio, below)
+    share = 1 - ratio if of == MEMORY and ratio < 1 else factor - 1
+    return f"{percent(share) if factor < 2 else times(factor)} {word}"
 
 
 # What differs
@@ -156,17 +181,26 @@ def provider(m: Measurement) -> str:
     return m.provider.split(" · ")[0]
 
 
-# How the times stand to one another
+# How they stand to one another
 
 
-def ratios(reference: Run, other: Run) -> tuple[Ratio, ...]:
+def ratios(reference: Run, other: Run, of: str = TIME) -> tuple[Ratio, ...]:
     """Of every (path, sequence) that both measured, in the order of the other run; none for looks at the answers."""
     if reference.sweep.task != TIME or other.sweep.task != TIME:
         return ()
     same_card = reference.device is not None and other.device is not None and reference.device.name == other.device.name
-    there = {(m.path, m.seq): m for m in reference.measurements if m.ok and m.device_ms}
-    pairs = ((there.get((m.path, m.seq)), m) for m in other.measurements if m.ok and m.device_ms)
-    return tuple(Ratio(a, b, _doubt(a, b, same_card)) for a, b in pairs if a is not None)
+    there = {(m.path, m.seq): m for m in reference.measurements if m.ok and amount(m, of)}
+    pairs = ((there.get((m.path, m.seq)), m) for m in other.measurements if m.ok and amount(m, of))
+    return tuple(
+        Ratio(a, b, _doubt_of_memory(a, b) if of == MEMORY else _doubt(a, b, same_card), of)
+        for a, b in pairs
+        if a is not None
+    )
+
+
+def _doubt_of_memory(a: Measurement, b: Measurement) -> str:
+    alike = a.memory_source == b.memory_source
+    return "" if alike else f"counted differently: {a.memory_source or 'unknown'}, {b.memory_source or 'unknown'}"
 
 
 def _doubt(a: Measurement, b: Measurement, same_card: bool) -> str:
@@ -181,26 +215,28 @@ def _doubt(a: Measurement, b: Measurement, same_card: bool) -> str:
     return "" if a.interval_ms and b.interval_ms else "no interval is known"
 
 
-def callouts(runs: Sequence[Run]) -> tuple[Callout, ...]:
-    """Of each run after the first against the first: what is slower or faster beyond the intervals, largest first."""
+def callouts(runs: Sequence[Run], of: str = TIME) -> tuple[Callout, ...]:
+    """Of each run after the first against the first: what is slower or faster beyond the intervals, or what needs more or
+    less memory; largest first."""
     found = []
     for letter, other in zip(LETTERS[1:], runs[1:], strict=False):
         pair = (runs[0], other)
         differ = differences(pair)
         by_path: dict[tuple[str, bool], list[Ratio]] = {}
-        for ratio in ratios(*pair):
+        for ratio in ratios(*pair, of):
             if ratio.called_out:
                 by_path.setdefault((ratio.path, ratio.value > 1), []).append(ratio)
         for changed in by_path.values():
             subject, than = _whom(changed[0], differ, letter)
-            text = f"{subject} is {_how_much(changed)} {than} at {_at(changed)}."
+            is_or_needs = f"needs {_how_much(changed)} memory" if of == MEMORY else f"is {_how_much(changed)}"
+            text = f"{subject} {is_or_needs} {than} at {_at(changed)}."
             found.append(Callout(text, max(max(r.value, 1 / r.value) for r in changed)))
     return tuple(sorted(found, key=lambda callout: -callout.weight))
 
 
-def sentence(runs: Sequence[Run]) -> str:
+def sentence(runs: Sequence[Run], of: str = TIME) -> str:
     """The comparison in one sentence: its largest change, or that there is none."""
-    told, compared = callouts(runs), [r for other in runs[1:] for r in ratios(runs[0], other)]
+    told, compared = callouts(runs, of), [r for other in runs[1:] for r in ratios(runs[0], other, of)]
     if told:
         more = len(told) - 1
         return told[0].text.removesuffix(".") + (f"; {more} more change{'s' * (more > 1)} below." if more else ".")
@@ -208,7 +244,8 @@ def sentence(runs: Sequence[Run]) -> str:
         return "These runs have no path and sequence length that both measured, so there is no ratio."
     doubted = sum(bool(r.doubt) for r in compared)
     alike = len(compared) - doubted
-    said = f"{alike} point{'s' * (alike != 1)} compared, and none differs beyond the intervals"
+    beyond = f"by {percent(MEMORY_CHANGE)} of memory" if of == MEMORY else "beyond the intervals"
+    said = f"{alike} point{'s' * (alike != 1)} compared, and none differs {beyond}"
     return f"{said}{f'; {doubted} cannot be compared' if doubted else ''}."
 
 
@@ -231,15 +268,15 @@ def _whom(ratio: Ratio, differ: Sequence[Difference], letter: str) -> tuple[str,
 
 
 def _how_much(changed: Sequence[Ratio]) -> str:
-    """ "6 % slower", "3 to 6 % slower", "1.5× to 2.5× slower"."""
+    """ "6 % slower", "3 to 6 % slower", "1.5× to 2.5× less"."""
     values = sorted((r.value for r in changed), key=lambda value: max(value, 1 / value))
-    least, most = change(values[0]), change(values[-1])
+    least, most = (change(value, changed[0].of) for value in (values[0], values[-1]))
     if least == most:
         return most
-    amount, word = least.rsplit(" ", 1)
+    start, word = least.rsplit(" ", 1)
     if most.endswith(f" % {word}"):
-        amount = amount.removesuffix(" %")
-    return f"{amount} to {most}"
+        start = start.removesuffix(" %")
+    return f"{start} to {most}"
 
 
 def _at(changed: Sequence[Ratio]) -> str:

@@ -1,10 +1,12 @@
 """Runs as files: strict JSON both ways, and the recorded runs that ship in attnlab/data/.
 
-    {"run": {"format": 1, "id", "created", "state", "seconds", "phase", "reason", "sweep": {…}, "device": {…}},
+    {"run": {"format": 1, "id", "created", "state", "seconds", "phase", "reason", "sweep": {…}, "device": {…},
+             "name", "note"},
      "measurements": [{"path", "status", "device_ms", "batch", "seq_q", …}, …]}
 
-What is not known is null, never 0, NaN or Infinity. A file from outside is checked field by field before anything is drawn
-from it; what is wrong with it is said in one line. Tables for other programs are attnlab.tabular's.
+A name and a note are there where people gave one. What is not known is null, never 0, NaN or Infinity. A file from outside is
+checked field by field before anything is drawn from it; what is wrong with it is said in one line. Tables for other programs
+are attnlab.tabular's.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from typing import Any
 from attnlab.checked import check, is_moment, json_value, shown
 from attnlab.device import Device
 from attnlab.measurement import Measurement
-from attnlab.run import RUN_STATES, Run
+from attnlab.run import RUN_STATES, Run, label
 from attnlab.sweep import TIME, Sweep
 
 FORMAT = 1
 MAX_TEXT_BYTES = 32 << 20
 MAX_MEASUREMENTS = 10_000
-HEAD = {"format", "id", "created", "state", "seconds", "phase", "reason", "sweep", "device"}
+HEAD = {"format", "id", "created", "state", "seconds", "phase", "reason", "sweep", "device", "name", "note"}
 DATA = Path(__file__).parent / "data"
 
 
@@ -44,6 +46,8 @@ def run_to_json(run: Run) -> dict[str, Any]:
             "reason": run.reason,
             "sweep": run.sweep.to_json(),
             "device": None if run.device is None else run.device.to_json(),
+            # Left out where there is none: a version that knows of neither then still reads the file.
+            **{field: text for field, text in (("name", run.name), ("note", run.note)) if text},
         },
         "measurements": [m.to_json() for m in run.measurements],
     }
@@ -119,6 +123,7 @@ def _run(data: Any, recorded: bool) -> Run:
         raise ImportRefused(f"the run's state is {shown(head.get('state'))}; legal: {', '.join(RUN_STATES)}")
     ended = head["state"] not in ("queued", "running")
     sweep = _sweep(head.get("sweep"))
+    name, note = label(head.get("name", ""), head.get("note", ""))
     return Run(
         id=head["id"],
         sweep=sweep,
@@ -130,6 +135,8 @@ def _run(data: Any, recorded: bool) -> Run:
         device=None if head.get("device") is None else Device.from_json(head["device"], "the run's device"),
         measurements=_measurements(rows, sweep),
         recorded=recorded,
+        name=name,
+        note=note,
     )
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from attnlab import summary, units
 from attnlab.measurement import STATUS_WORDS
 from attnlab.run import Run
 from attnlab.sweep import TIME, Sweep
 
-NAME_MAX = 100  # characters
-NOTE_MAX = 4_000
 UNKNOWN = "unknown device"
 
 
@@ -23,17 +22,23 @@ class Entry:
     """A run of the list. `run` is without measurements."""
 
     run: Run
-    name: str = ""  # given by people, and so is the note
-    note: str = ""
     sentence: str = ""  # what it shows, once that is known
     points: Mapping[str, int] = field(default_factory=dict)  # how many by status
     ships: bool = False  # recorded, comes with AttnLab: nothing of it can be changed
 
     @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def note(self) -> str:
+        return self.run.note
+
+    @property
     def device(self) -> str:
         return self.run.device.name if self.run.device else UNKNOWN
 
-    @property
+    @cached_property  # a list of thousands asks every entry, in each run of the page
     def shape(self) -> str:
         return shape(self.run.sweep)
 
@@ -60,7 +65,7 @@ class Entry:
         """What it is called where there is room for little: its name, else its device and day."""
         return self.name or f"{self.device}, {self.run.created[:10]}"
 
-    @property
+    @cached_property
     def text(self) -> str:
         """All that a search looks through, in lower case."""
         parts = (self.name, self.note, self.sentence, self.device, self.versions, self.shape, self.status, self.run.id,
@@ -73,9 +78,8 @@ def entry_of(run: Run, *, name: str = "", ships: bool = False) -> Entry:
     points: dict[str, int] = {}
     for m in run.measurements:
         points[m.status] = points.get(m.status, 0) + 1
-    return Entry(
-        run=replace(run, measurements=()), name=name, sentence=summary.sentence(run), points=points, ships=ships
-    )
+    bare = replace(run, measurements=(), name=name or run.name)
+    return Entry(run=bare, sentence=summary.sentence(run), points=points, ships=ships)
 
 
 def shape(sweep: Sweep) -> str:

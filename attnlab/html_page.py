@@ -107,12 +107,12 @@ def comparison_of(
     """Runs side by side, with what is drawn of them, as one HTML document; `names` are what people call them."""
     letters = comparison.LETTERS[: len(runs)]
     differ = [["", *letters], *([d.what, *d.values] for d in comparison.differences(runs))]
-    told = [callout.text for callout in comparison.callouts(runs)]
+    told = [callout.text for of in comparison.QUANTITIES for callout in comparison.callouts(runs, of)]
     called = [f"{letter}: {name}" for letter, name in zip(letters, names, strict=True)]
     below = [
         ("What differs", _table(differ) if len(differ) > 1 else "<p>Nothing that is recorded.</p>"),
-        ("Changes beyond the intervals", _lines(told or ["none"])),
-        ("Point by point", _table(tabular.ratio_rows(runs))),
+        ("Changes", _lines(told or ["none"])),
+        *((f"The {of}, point by point", _table(tabular.ratio_rows(runs, of))) for of in comparison.QUANTITIES),
     ]
     return document(comparison.sentence(runs), called, drawn, below, theme=theme)
 

@@ -54,15 +54,15 @@ def row(step: Step, device_kind: str, run: Run | None, recorded: Run | None, ref
     return Row(headline=step.headline, verdict=verdict, words=words)
 
 
-def sentence(rows: Sequence[Row], places: Sequence[str]) -> str:
-    """What the rehearsal found, to be read at a glance; `places` are what the steps are called."""
+def sentence(rows: Sequence[Row]) -> str:
+    """What the rehearsal found, to be read at a glance; steps by their numbers."""
     measured = [row for row in rows if row.verdict != NOTHING]
     waiting = sum(row.verdict == WAITS for row in measured)
     if measured and waiting == len(measured) and all(row.words == UNREHEARSED for row in measured):
         return "Not rehearsed: every step is measured once, and its result kept for the stage."
     said = [f"{len(measured) - waiting} of {len(measured)} steps that measure are rehearsed"]
     for verdict, words in ((BAD, "will fail"), (SLOW, f"take longer than {LATE_S:g} s")):
-        named = [place.split(" / ")[0] for row, place in zip(rows, places, strict=True) if row.verdict == verdict]
+        named = [str(number) for number, row in enumerate(rows, start=1) if row.verdict == verdict]
         said += [f"{words}: {', '.join(named)}"] if named else []
     return "; ".join(said) + "."
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from attnlab.checked import is_text, shown
 from attnlab.device import Device, PathStatus
 from attnlab.measurement import UNREACHED, Measurement
 from attnlab.sweep import Sweep
 
 RUN_STATES = ("queued", "running", "done", "cancelled", "failed")
+NAME_MAX = 100  # characters
+NOTE_MAX = 4_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +29,8 @@ class Run:
     device: Device | None = None
     measurements: tuple[Measurement, ...] = ()
     recorded: bool = False  # opened from a file, measured elsewhere or earlier
+    name: str = ""  # given by people, and so is the note; both as `label` makes them
+    note: str = ""
 
     @property
     def active(self) -> bool:
@@ -45,6 +50,14 @@ class Run:
 
     def get(self, path: str, seq: int) -> Measurement | None:
         return next((m for m in self.measurements if m.path == path and m.seq == seq), None)
+
+
+def label(name: object, note: object) -> tuple[str, str]:
+    """A name, in one line, and a note, as they are kept, wherever they come from. Raises ValueError."""
+    for what, text, most in (("name", name, NAME_MAX), ("note", note, NOTE_MAX)):
+        if not is_text(text) or len(text) > most:
+            raise ValueError(f"the {what} is {shown(text)}; legal: text of at most {most:,} characters")
+    return " ".join(name.split()), note.strip()
 
 
 @dataclass(frozen=True, kw_only=True)

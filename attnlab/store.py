@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attnlab import summary
-from attnlab.checked import is_moment, is_number, is_text, shown
+from attnlab.checked import is_moment, is_number
 from attnlab.database import NotOurs, alone, connect, damaged, reading, salvage, set_aside, transaction
 from attnlab.device import Device, PathStatus
-from attnlab.history import NAME_MAX, NOTE_MAX, Entry
+from attnlab.history import Entry
 from attnlab.measurement import STATUSES, UNREACHED, Measurement
 from attnlab.planner import sharp
-from attnlab.run import RUN_STATES, Run
+from attnlab.run import RUN_STATES, Run, label
 from attnlab.sweep import TIME, Sweep
 
 Result = TypeVar("Result")
@@ -48,6 +48,7 @@ KEPT_S = 86_400.0  # how long a deleted run can be brought back
 INSERT_RUN = """INSERT INTO runs
     (id, created, state, reason, seconds, phase, sweep, question, device, device_key, owner, imported) VALUES
     (:id, :created, :state, :reason, :seconds, :phase, :sweep, :question, :device, :device_key, :owner, :imported)"""
+LABEL = "UPDATE runs SET name = ?, note = ? WHERE id = ?"
 INSERT_EVENT = "INSERT INTO events (run_id, at, kind, data) VALUES (?, ?, ?, ?)"
 ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
 
@@ -197,10 +198,7 @@ class Store:
 
     def label(self, run_id: str, name: str, note: str) -> None:
         """Names a run and notes something on it. Raises ValueError when either is too long."""
-        for what, text, most in (("name", name, NAME_MAX), ("note", note, NOTE_MAX)):
-            if not is_text(text) or len(text) > most:
-                raise ValueError(f"the {what} is {shown(text)}; legal: text of at most {most:,} characters")
-        self._write("UPDATE runs SET name = ?, note = ? WHERE id = ?", (" ".join(name.split()), note.strip(), run_id))
+        self._write(LABEL, (*label(name, note), run_id))
 
     def add(self, run: Run) -> str:
         """Stores a run that came as a file, whole or not at all. "added"; "known" where its id is here already, whatever
@@ -213,6 +211,7 @@ class Store:
                     db.execute("UPDATE runs SET deleted = NULL WHERE id = ?", (run.id,))
                     return "known" if found["deleted"] is None else "restored"
                 db.execute(INSERT_RUN, row_of(run, imported=True))
+                db.execute(LABEL, (run.name, run.note, run.id))
                 events = [(run.id, time.time(), "measurement", dump(m.to_json())) for m in run.measurements]
                 db.executemany(INSERT_EVENT, events)
                 return "added"
@@ -397,7 +396,7 @@ def row_of(run: Run, *, imported: bool = False) -> dict[str, Any]:
 
 def entry_of_row(row: sqlite3.Row, run: Run) -> Entry:
     sentence, points = row["sentence"] or "", counts(row["points"])
-    return Entry(run=run, name=row["name"], note=row["note"], sentence=sentence, points=points)
+    return Entry(run=run, sentence=sentence, points=points)
 
 
 def counts(text: str | None) -> dict[str, int]:
@@ -431,6 +430,8 @@ def row_run(row: sqlite3.Row) -> Run | None:
             reason=row["reason"],
             device=cell_device(row["device"]) if row["device"] else None,
             recorded=bool(row["imported"]),
+            name=row["name"],
+            note=row["note"],
         )
     except UNREADABLE:
         return None

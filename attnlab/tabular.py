@@ -94,30 +94,34 @@ def to_markdown(run: Run, title: str = "") -> str:
     return "\n\n".join([*parts, _markdown_table(table.cells(run), "---:"), "  \n".join(notes)]).rstrip() + "\n"
 
 
-def ratio_rows(runs: Sequence[Run]) -> list[list[Any]]:
-    """Every ratio of the later runs to the first, head first; None where an interval is not known."""
-    found: list[list[Any]] = [["path", "seq", "against A", "A_ms", "ms", "ratio", "low", "high", "verdict"]]
+def ratio_rows(runs: Sequence[Run], of: str = TIME) -> list[list[Any]]:
+    """Every ratio of the later runs to the first, head first; None where an interval is not known. Memory has none."""
+    timed = of == TIME
+    unit, interval = ("ms", ["low", "high"]) if timed else ("bytes", [])
+    found: list[list[Any]] = [["path", "seq", "against A", f"A_{unit}", unit, "ratio", *interval, "verdict"]]
     for letter, other in zip(comparison.LETTERS[1:], runs[1:], strict=False):
-        for r in comparison.ratios(runs[0], other):
-            low, high = r.interval or (None, None)
-            found.append([r.path, r.seq, letter, r.reference.device_ms, r.other.device_ms, r.value, low, high, r.words])
+        for r in comparison.ratios(runs[0], other, of):
+            between = r.interval or (None, None) if timed else ()
+            amounts = (comparison.amount(m, of) for m in (r.reference, r.other))
+            found.append([r.path, r.seq, letter, *amounts, r.value, *between, r.words])
     return found
 
 
 def comparison_markdown(runs: Sequence[Run], names: Sequence[str]) -> str:
-    """Runs side by side for a README or an issue: the sentence, what differs, every ratio."""
+    """Runs side by side for a README or an issue: the sentence, what differs, every ratio of time and of memory."""
     letters = comparison.LETTERS[: len(runs)]
     called = [f"{letter}: {plain(name)}" for letter, name in zip(letters, names, strict=True)]
     differ = [["what differs", *letters], *([d.what, *d.values] for d in comparison.differences(runs))]
-    told = [f"- {plain(callout.text)}" for callout in comparison.callouts(runs)]
-    head, *body = ratio_rows(runs)
-    figures = [[row[0], sequence(row[1]), *map(_figure, row[2:])] for row in body]
+    told = [f"- {plain(callout.text)}" for of in comparison.QUANTITIES for callout in comparison.callouts(runs, of)]
     parts = [plain(comparison.sentence(runs)), "  \n".join(called), _markdown_table(differ, ":---"), "\n".join(told)]
-    return "\n\n".join([*filter(None, parts), _markdown_table([head, *figures], "---:")]) + "\n"
+    for head, *body in (ratio_rows(runs, of) for of in comparison.QUANTITIES):
+        figures = [[row[0], sequence(row[1]), *map(_figure, row[2:])] for row in body]
+        parts += [_markdown_table([head, *figures], "---:")] * bool(body)
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _figure(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else value or ""
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else value or ""
 
 
 def _markdown_table(cells: Sequence[Sequence[str]], align: str) -> str:

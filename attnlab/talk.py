@@ -10,7 +10,7 @@ A step is of one kind:
     softmax    online softmax, block by block
     exactness  errors against float64
     roofline   the points of a sweep under the roof of the device
-    yours      a sweep again, of the shape that is on the sliders: the end, for questions, and not counted
+    yours      a sweep again, of the shape that is on the sliders: the end, for questions
 
 and may hold the fields of `FIELDS`. `preset` or `shape` is what a GPU measures. Without a GPU `cpu`, another shape, is
 measured, or else `recorded`, the name of a run in attnlab/data/, is shown. ATTNLAB_TALK names a file of one's own.
@@ -81,16 +81,9 @@ class Talk:
     title: str
     steps: tuple[Step, ...]
 
-    @property
-    def counted(self) -> int:
-        """Steps that tell the story: all but those that are the audience's."""
-        return sum(step.kind != "yours" for step in self.steps)
-
     def place(self, number: int) -> str:
-        """ "3 / 8", and for the audience's step "your turn". `number` counts from 1."""
-        if self.steps[number - 1].kind == "yours":
-            return "your turn"
-        return f"{sum(step.kind != 'yours' for step in self.steps[:number])} / {self.counted}"
+        """ "3 / 8"; `number` counts from 1."""
+        return f"{number} / {len(self.steps)}"
 
     def yours(self) -> int | None:
         """The number of the first step that is the audience's."""

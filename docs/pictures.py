@@ -36,7 +36,7 @@ PAGES = {
     "tiles": f"explain?{TILES}",
     "exactness": "exactness?show=NVIDIA+H200",
     "claims": "claims",
-    "stage": "stage?step=3",
+    "stage": "stage?step=2",
 }
 DARK = ("stage", "trip")
 HALF_WAY = "slider => { slider.value = 20; slider.dispatchEvent(new Event('input', {bubbles: true})) }"

@@ -1,9 +1,11 @@
 """Every run that is kept: found again, named, looked at, compared, exported, imported.
 
 Read from top to bottom: what is said (the sentence of what is chosen), the filters and the table, then what is chosen: one
-run with its name, note, charts and files; or several side by side, what differs between them first. The table comes with
-the page's second run, so that the first paint waits for no pandas; sentences that the list lacks are written a few at a time.
+run with its name, note, charts and files; or several side by side, what differs between them first. All of it comes with the
+page's first run, which waits for no pandas and for no sentence; those that the list lacks are written a few at a time.
 """
+
+import time
 
 import streamlit as st
 
@@ -11,14 +13,14 @@ from attnlab import comparison, history, summary
 from attnlab.run import Run
 from attnlab.ui import headline, run_files, run_views, runs_table, shell, text
 
-TABLE_AFTER_S = 0.05  # the first paint has to be on its way
+NO_TIME_S = -1.0  # the first paint waits for none of them
+REST_AFTER_S = 0.2  # the browser has drawn the table by then, and starts on the scripts of buttons and lists
 REST_EVERY_S = 0.5  # between two goes at the sentences that are still to be written
 
 shell.guard()
 state = st.session_state
 store = shell.lab().store
 shipped = runs_table.shipped()
-painted = state.setdefault("runs_painted", False)
 # A visitor of a public server looks, compares and takes away, and changes nothing: Streamlit's server drops what a browser
 # says of a widget that is disabled.
 closed = shell.public() is not None
@@ -30,6 +32,7 @@ def act(what: str, *args: object) -> None:
     """Deletes, or undoes that; before the page runs, so that the list is as the button left it."""
     if what == "delete":
         store.delete(args)
+        runs_table.forget(args)
     else:
         store.undo_delete()
 
@@ -41,14 +44,21 @@ def rename(run_id: str) -> None:
         state["runs_refusal"] = str(error)
 
 
-described = store.describe(runs_table.DESCRIBE_S) if painted else False
+described = store.describe(runs_table.DESCRIBE_S if state.get("runs_painted") else NO_TIME_S)
 there = runs_table.entries(store, shipped)
-says = st.container(gap="small")
-filters = st.container()
-with filters:
-    found = runs_table.filters(there)
-shown = found[: runs_table.SHOWN_MAX]
-chosen = runs_table.chosen(shown)
+above, table = st.container(key=runs_table.ABOVE, gap=None), st.container()
+above.empty()  # for a container with nothing in it takes no place
+found = runs_table.left(there)
+chosen = runs_table.chosen(found)
+strangers = runs_table.strangers(there)
+
+# The table, before what stands above it: it is what a visitor waits for.
+
+with table:
+    runs_table.draw(found)
+runs_table.publish(chosen)
+if not state.get("runs_painted"):
+    time.sleep(REST_AFTER_S)
 
 
 def opened(entry: history.Entry) -> Run | None:
@@ -63,15 +73,17 @@ names = {entry.run.id: entry.title for entry in chosen}
 
 # What is said, and what can be done with what is chosen.
 
+with above, st.container():
+    says, filters = st.container(gap="small"), st.container()
 with says:
     if len(runs) > 1:
-        headline.spoken(comparison.sentence(runs))
+        headline.spoken(comparison.sentence(runs, run_views.compared()))
     else:
         headline.spoken(summary.sentence(runs[0]) if runs else runs_table.summary(there, found))
     with st.container(horizontal=True, vertical_alignment="center", wrap=False):
         notes = [*([store.problem] if store.problem else []), *shell.recordings()[1]]
-        notes += [f"the newest {len(shown):,} of {len(found):,} are in the table"] * (len(found) > len(shown))
-        notes += ["sentences are still being written"] * (painted and not described)
+        notes += ["sentences are still being written"] * (not described)
+        notes += [f"{strangers} of the link {'is' if strangers == 1 else 'are'} not here"] * bool(strangers)
         notes += [f"{len(chosen)} are chosen, compared are {len(runs)}"] * (len(chosen) > comparison.MOST)
         kept = [f":gray[{len(there):,} runs]", *(f":orange[{text.escape(note)}]" for note in notes)]
         st.markdown(" · ".join(kept), width="stretch")
@@ -88,33 +100,25 @@ with says:
         with st.popover("Import"), st.form("runs_import", clear_on_submit=True, border=False):
             run_files.take_in(store, {entry.run.id for entry in shipped}, closed=closed)
 
+with filters:
+    runs_table.filters(there)
 run_files.outcomes()
 if refusal := state.pop("runs_refusal", ""):
     st.error(text.escape(refusal))
 
-# The table.
-
-with filters:
-    if painted:
-        runs_table.draw(shown)
-    else:
-        st.container(height=runs_table.ROW_PX * (runs_table.ROWS + 1) + 3, border=False)
-
 # What is chosen.
 
-if painted and len(runs) > 1:
+if len(runs) > 1:
     run_views.several(runs, [names[run.id] for run in runs])
-elif painted and runs:
+elif runs:
     run_views.one(next(entry for entry in chosen if entry.run.id == runs[0].id), runs[0], rename, closed=closed)
 
 # The rest of the list.
 
 
-@st.fragment(run_every=TABLE_AFTER_S if not painted else None if described else REST_EVERY_S)
+@st.fragment(run_every=None if described else REST_EVERY_S)
 def rest() -> None:
-    if state.pop("runs_page_runs", False):
-        return
-    if not painted or store.describe(runs_table.DESCRIBE_S):
+    if not state.pop("runs_page_runs", False):
         st.rerun()
 
 

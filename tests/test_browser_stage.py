@@ -67,7 +67,7 @@ def test_arrows_and_a_clicker_walk_the_talk_and_space_plays_the_tiles(stage):
     page = stage(kind="cpu")
     at(page, 1)
     assert page.get_by_role("link", name="Live lab").count() == 0, "no menu on the stage"
-    for number, key in ((2, "ArrowRight"), (3, "PageDown"), (4, "ArrowRight"), (5, "PageDown")):
+    for number, key in ((2, "ArrowRight"), (3, "PageDown"), (4, "ArrowRight")):
         page.keyboard.press(key)
         at(page, number)
     page.locator(".attnlab-tiles[data-step='0']").wait_for()
@@ -75,6 +75,8 @@ def test_arrows_and_a_clicker_walk_the_talk_and_space_plays_the_tiles(stage):
     page.wait_for_function("Number(document.querySelector('.attnlab-tiles').dataset.step) > 3")
     for key in ("PageUp", "ArrowLeft", "ArrowLeft"):  # faster than the page runs: none is lost
         page.keyboard.press(key)
+    at(page, 1)
+    page.keyboard.press("ArrowRight")
     at(page, 2)
     page.keyboard.press("Home")
     at(page, 1)
@@ -156,9 +158,9 @@ def test_nothing_is_cut_and_type_grows_with_the_screen(stage):
 
 
 def test_labels_at_line_ends_stay_inside_the_chart_and_off_one_another(stage):
-    page = stage("?step=3", kind="cpu")
+    page = stage("?step=2", kind="cpu")
     labels_apart(page)  # of memory
-    page.goto(page.url.split("?")[0] + "?step=9&replay=h200")
+    page.goto(page.url.split("?")[0] + "?step=8&replay=h200")
     labels_apart(page)  # of latency
 
 
@@ -183,6 +185,6 @@ def labels_apart(page):
 def test_the_live_page_opens_the_stage_by_its_address(stage):
     shape = "?stage=true&batch=2&seq=512&heads=5&head_dim=64&dtype=float16&direction=forward"
     page = stage(shape, address="/")
-    at(page, 9)
+    at(page, 8)
     page.locator(".st-key-stage_line").get_by_text("batch 2, heads 5, dim 64, float16").wait_for()
     assert "g_heads=5" in page.url

@@ -10,7 +10,7 @@ import pytest
 from samples import F25, H200
 
 from attnlab import comparison, comparison_figure
-from attnlab.comparison import PACKAGE, PROVIDER, callouts, differences, ratios, sentence
+from attnlab.comparison import MEMORY, PACKAGE, PROVIDER, callouts, differences, ratios, sentence
 from attnlab.figures import TOKENS
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
@@ -186,6 +186,54 @@ def test_looks_at_answers_have_no_ratio():
     assert ratios(*pair) == () and callouts(pair) == ()
 
 
+# Memory
+
+
+def peaks(points, factors, **more):
+    """A point of memory for each path and length; times the factor of its path."""
+    return run(*(replace(m, peak_bytes=int(m.seq * 1000 * factors.get(m.path, 1)), memory_source="allocator") for m in points),
+               **more)  # fmt: skip
+
+
+SMALL = peaks(BEFORE.measurements, {})
+
+
+def test_memory_that_has_changed_is_called_out_with_its_ratio():
+    after = peaks(map(newer, BEFORE.measurements), {"flash": 1.06, "standard": 1.004}, device=UPDATED, name="b")
+    found = {(r.path, r.seq): r for r in ratios(SMALL, after, MEMORY)}
+    assert len(found) == 6 and found["flash", 2048].value == pytest.approx(1.06)
+    assert found["flash", 2048].words == "6 % more" and found["standard", 2048].words == "as much"
+    assert {r.interval for r in found.values()} == {None}, "it is counted, and has none"
+    (told,) = callouts((SMALL, after), MEMORY)
+    assert told.text == "flash-attn-4 4.0.0b36 needs 6 % more memory than 4.0.0b23 at 2,048, 4,096 and 8,192."
+    assert sentence((SMALL, after), MEMORY) == told.text and callouts((SMALL, after)) == ()
+    assert sentence((SMALL, after)) == "6 points compared, and none differs beyond the intervals."
+
+
+def test_less_memory_is_said_as_a_factor_beyond_twofold():
+    after = peaks(BEFORE.measurements, {"flash": 0.25, "standard": 0.8}, name="b")
+    assert [told.text for told in callouts((SMALL, after), MEMORY)] == [
+        "flash needs 4.0× less memory in B than in A at 2,048, 4,096 and 8,192.",
+        "standard needs 20 % less memory in B than in A at 2,048, 4,096 and 8,192.",
+    ]
+
+
+def test_no_memory_is_called_out_that_is_equal_or_was_counted_otherwise():
+    same = peaks(BEFORE.measurements, {}, name="b")
+    assert sentence((SMALL, same), MEMORY) == "6 points compared, and none differs by 1 % of memory."
+    host = run(
+        *(replace(m, peak_bytes=2 * m.peak_bytes, memory_source="profiler") for m in SMALL.measurements), name="b"
+    )
+    assert callouts((SMALL, host), MEMORY) == () and "6 cannot be compared" in sentence((SMALL, host), MEMORY)
+    assert ratios(SMALL, host, MEMORY)[0].words == "counted differently: allocator, profiler"
+    assert ratios(SMALL, BEFORE, MEMORY) == (), "what is not known has no ratio"
+
+
+def test_a_launch_bound_point_has_its_memory_all_the_same():
+    after = run(*(replace(m, launch_bound=True, peak_bytes=2 * m.peak_bytes) for m in SMALL.measurements), name="b")
+    assert len(callouts((SMALL, after), MEMORY)) == 2 and callouts((SMALL, after)) == ()
+
+
 # Charts
 
 
@@ -203,10 +251,29 @@ def test_the_charts_hold_the_numbers_and_nothing_for_what_has_none():
     assert ratio["B flash-line"]["y"] == [1.0, 1.0, 1.0] and "B standard-line" not in ratio
 
 
+def test_the_memory_chart_holds_the_bytes_and_the_ratio_has_no_band():
+    after = peaks(BEFORE.measurements, {"flash": 2}, name="b")
+    drawn = comparison_figure.charts((SMALL, after), ["flash"], MEMORY)
+    found = lines(drawn["memory"])
+    assert found["B flash-line"]["y"] == [2000 * seq for seq in SWEEP.seqs] and found["B flash-band"]["x"] == [None]
+    axis = drawn["memory"]["layout"]["yaxis"]
+    assert (
+        axis["ticktext"][0].endswith("MiB")
+        and axis["tickvals"][0] <= 2048 * 1000
+        and axis["tickvals"][-1] >= 2000 * 8192
+    )
+    ratio = lines(drawn["memory-ratio"])
+    assert ratio["B flash-line"]["y"] == [2.0, 2.0, 2.0] and "needs" not in ratio["B flash-line"]["hovertext"][0]
+    assert "2.0× more" in ratio["B flash-line"]["hovertext"][0] and "MiB" in ratio["B flash-line"]["hovertext"][0]
+    empty = comparison_figure.charts((BEFORE, BEFORE), ["flash"], MEMORY)
+    assert "no memory was measured" in json.dumps(empty["memory"]) and not empty["memory-ratio"]["data"]
+
+
 def test_a_chart_is_strict_json_in_tokens_with_the_marks_of_recorded_runs():
     hostile = replace(F25, id="b", device=replace(H200, name="<img src=x onerror=alert(1)>"))
-    for draw in (comparison_figure.latency, comparison_figure.ratio):
-        text = json.dumps(draw((F25, hostile), ["standard", "flash"]), allow_nan=False)
+    every = [comparison_figure.charts((F25, hostile), ["standard", "flash"], of) for of in comparison.QUANTITIES]
+    for figure in (figure for charts in every for figure in charts.values()):
+        text = json.dumps(figure, allow_nan=False)
         assert "<img" not in text and "&lt;img" in text and "A: recorded on NVIDIA H200, 2026-11-30" in text
         assert all(token in TOKENS["light"] for token in text.split('"') if token.startswith("var("))
 

@@ -14,6 +14,7 @@ from samples import F25, f25_point
 from attnlab import export, tabular
 from attnlab.finding import Finding
 from attnlab.measurement import STATUSES
+from attnlab.run import label
 from attnlab.sweep import TASKS, TIME
 
 
@@ -73,6 +74,50 @@ def test_any_run_comes_back(points, wall_ms, device_ms, reason):
     measured = dict(wall_ms=wall_ms, device_ms=device_ms, reason=reason)
     run = run_of(*(f25_point(*point, **measured) for point in points))
     assert export.run_from_text(export.run_to_text(run)) == run
+
+
+def test_a_name_and_a_note_travel_with_the_run():
+    evil = '<img src=x onerror=alert(1)> "*b*" \N{CAT FACE}'
+    named = run_of(name=evil, note=f"{evil}\n  second line")
+    assert export.run_from_text(export.run_to_text(named)) == named
+    assert (strict(export.run_to_text(named))["run"]["name"], named.note) == (evil, f"{evil}\n  second line")
+
+
+def test_a_run_without_a_name_is_a_file_as_it_was():
+    assert not {"name", "note"} & set(export.run_to_json(F25)["run"])
+    given_nothing = export.run_to_json(F25)
+    given_nothing["run"] |= {"name": "", "note": ""}
+    assert export.run_from_json(given_nothing) == F25
+
+
+def test_a_name_from_a_file_is_kept_as_one_that_is_typed():
+    data = export.run_to_json(F25)
+    data["run"] |= {"name": "  before \n the update ", "note": "\n fans "}
+    run = export.run_from_json(data)
+    assert (run.name, run.note) == ("before the update", "fans")
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=100), st.text(max_size=200))
+def test_any_name_comes_back(name, note):
+    name, note = label(name, note)
+    named = run_of(name=name, note=note)
+    assert export.run_from_text(export.run_to_text(named).encode()) == named
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "most"),
+    [("name", "x" * 101, "100"), ("note", "x" * 4_001, "4,000"), ("name", "\ud800", "100"), ("note", None, "4,000"),
+     ("name", 7, "100"), ("note", ["x"], "4,000")],
+)  # fmt: skip
+def test_a_name_that_cannot_be_is_refused_by_the_rules_of_the_page(what, value, most):
+    data = export.run_to_json(F25)
+    data["run"][what] = value
+    with pytest.raises(
+        export.ImportRefused, match=f"the {what} is .*; legal: text of at most {most} characters"
+    ) as refused:
+        export.run_from_json(data)
+    assert "\n" not in str(refused.value)
 
 
 def test_unfinished_run_comes_back_as_ended():

@@ -134,6 +134,19 @@ def test_an_imported_run_comes_back_as_it_was_and_is_marked(runs, tmp_path):
     assert again.add(F25) == "restored" and ids(again) == ["r1"]
 
 
+def test_a_name_and_a_note_come_in_with_a_run_and_go_out_with_it(runs, tmp_path):
+    named = replace(F25, name="before the update", note="fans at 100 %\n<b>loud</b>")
+    assert runs.add(named) == "added" and runs.load("r1") == named
+    (entry,) = Store(tmp_path).entries()
+    assert (entry.name, entry.note) == (named.name, named.note)
+    assert runs.add(replace(named, name="another")) == "known" and runs.load("r1") == named, (
+        "what is here is not renamed"
+    )
+    runs.label("r1", "mine", "")
+    runs.delete(["r1"])
+    assert runs.add(named) == "restored" and runs.load("r1").name == "mine"
+
+
 def test_an_imported_run_answers_no_question(runs):
     finished(runs, "r1")
     run = runs.load("r1")
@@ -240,7 +253,7 @@ def test_a_damaged_file_of_the_older_version_is_not_changed(tmp_path):
 ENTRIES = (
     entry_of(F25),
     entry_of(looks.exactness(device=replace(H200, name="NVIDIA A100", torch="2.11.0"))),
-    Entry(run=replace(F25, id="named", device=None, measurements=()), name="The *fast* one", note="café"),
+    Entry(run=replace(F25, id="named", device=None, measurements=(), name="The *fast* one", note="café")),
 )
 
 

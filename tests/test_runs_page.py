@@ -53,7 +53,7 @@ def store(private_home):
 def open_page(store, private_home, monkeypatch):
     labs = []
 
-    def open_page(recorded=None):
+    def open_page(recorded=None, **link):
         monkeypatch.setenv("FAKE_WORKER", "{}")
         command = [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
         labs.append(Lab(Store(private_home), worker_command=command))
@@ -62,9 +62,8 @@ def open_page(store, private_home, monkeypatch):
         runs_table.shipped.clear()
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         monkeypatch.setattr(shell, "PAGES", (("pages/runs.py", "Runs"),))  # no other page submits a run of its own
-        app.run()
-        assert not app.exception and not app.dataframe, "the table comes a moment after the first paint"
-        return ran(app)
+        app.query_params.update(link)
+        return ran(ran(app))  # sentences come with the second run
 
     yield open_page
     for lab in labs:
@@ -78,16 +77,35 @@ def ran(page):
     return page
 
 
+def told_to(page):
+    """What the table in the browser is told."""
+    (table,) = [c for c in page.get("bidi_component") if c.key == runs_table.KEY]
+    return json.loads(table.proto.json)[0]
+
+
 def listed(page):
-    return page.dataframe[0].value
+    """The rows of the table, by the names of its columns."""
+    table = told_to(page)
+    names = ["id", "title", *(name for name, _, _ in table["columns"])]
+    return pd.DataFrame([dict(zip(names, row, strict=True)) for row in table["rows"]], columns=names)
+
+
+def say(page, /, **wanted):
+    """What the table says when a visitor has ticked, sorted or turned a page."""
+    table = told_to(page)
+    chosen, sort, down, at = (wanted.get(name, table[name]) for name in ("chosen", "sort", "down", "page"))
+    page.session_state[runs_table.KEY] = {"said": [table["answers"] + 1, chosen, sort, down, at]}
+    return ran(page)
 
 
 def choose(page, *wanted):
-    """Ticks the rows whose name or device is wanted."""
-    table = page.dataframe[0]
-    rows = [i for i, row in enumerate(table.value.to_dict("records")) if {row["name"], row["device"]} & set(wanted)]
-    page.session_state[table.key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
-    return ran(page)
+    """Ticks the rows whose name or device is wanted, and no other."""
+    rows = listed(page)
+    return say(page, chosen=list(rows[rows["name"].isin(wanted) | rows["device"].isin(wanted)]["id"]))
+
+
+def charts(page):
+    return {c.key: json.loads(c.proto.json)[0] for c in page.get("bidi_component") if c.key != runs_table.KEY}
 
 
 def sentence(page):
@@ -126,16 +144,15 @@ from attnlab.ui import shell
 lab = Lab(Store(), worker_command=[sys.executable, "-u", {str(ROOT / "tests/fake_worker.py")!r}])
 shell.lab, shell.PAGES = lambda: lab, (("pages/runs.py", "Runs"),)
 page = AppTest.from_file({str(ROOT / "app.py")!r}, default_timeout=60)
-for _ in range(2):
-    page.run()
-    print(len(page.dataframe), *sorted({{"pandas", "pyarrow"}} & set(sys.modules)))
+page.run()
+print(*(part.key for part in page.get("bidi_component")), *sorted({{"pandas", "pyarrow"}} & set(sys.modules)))
 lab.close()
 """
 
 
-def test_the_first_paint_waits_for_no_pandas(private_home):
+def test_the_table_comes_with_the_first_paint_and_waits_for_no_pandas(private_home):
     said = subprocess.run([sys.executable, "-c", FIRST_PAINT], capture_output=True, text=True, timeout=120)
-    assert said.stdout.splitlines() == ["0", "1 pandas pyarrow"], said.stderr
+    assert said.stdout.splitlines() == ["runs_table"], said.stderr
 
 
 def test_search_and_filters_cut_the_list_down(open_page, store):
@@ -157,7 +174,7 @@ def test_one_run_is_shown_named_and_noted(open_page, store):
     named(store)
     page = choose(open_page(), "before")
     assert sentence(page).startswith("At sequence 1,024 flash is") and "recorded on NVIDIA H200" in sentence(page)
-    assert {c.key for c in page.get("bidi_component")} == {"runs_latency", "runs_memory", "runs_speedup"}
+    assert set(charts(page)) == {"runs_latency", "runs_memory", "runs_speedup"}
     page.text_input("name of old").set_value("Renamed  twice")
     page.text_input("note of old").set_value(EVIL)
     ran(page)
@@ -172,8 +189,7 @@ def test_the_paths_that_are_chosen_are_drawn(open_page):
     page = choose(open_page({"h200": shipped}), "h200")
 
     def drawn():
-        (chart,) = [c for c in page.get("bidi_component") if c.key == "runs_latency"]
-        traces = json.loads(chart.proto.json)[0]["data"]
+        traces = charts(page)["runs_latency"]["data"]
         return {t["meta"] for t in traces if t.get("meta") and t["visible"] is True}
 
     assert drawn() == {"standard", "flash"}
@@ -181,7 +197,7 @@ def test_the_paths_that_are_chosen_are_drawn(open_page):
     ran(page)
     assert drawn() == {"flash", "sdpa-cudnn"}
     page.multiselect(f"paths of {shipped.id}").set_value([])
-    assert not ran(page).get("bidi_component") and page.button("runs_draw").disabled
+    assert not charts(ran(page)) and page.button("runs_draw").disabled
 
 
 def test_a_run_that_ships_can_be_looked_at_and_not_changed(open_page):
@@ -207,12 +223,33 @@ def test_two_runs_are_compared_with_what_differs_first(open_page, store):
     said = words(page)
     assert said.index("| driver | 570 | 580 |") < said.index("flash is 50 % slower")
     assert "**A** before" in said and "**B** after" in said, "the older one is what the newer is held against"
-    assert {c.key for c in page.get("bidi_component")} == {"runs_c_latency", "runs_c_ratio"}
-    ratios = page.dataframe[1].value
+    assert set(charts(page)) == {"runs_c_latency", "runs_c_ratio"}
+    ratios = page.dataframe[0].value
     assert list(ratios["ratio"]) == pytest.approx([1.5] * 4) and set(ratios["verdict"]) == {"50 % slower"}
-    charts = [json.loads(c.proto.json)[0] for c in page.get("bidi_component") if c.key == "runs_c_ratio"]
-    (line,) = [t for t in charts[0]["data"] if t["uid"] == "B flash-line"]
+    (line,) = [t for t in charts(page)["runs_c_ratio"]["data"] if t["uid"] == "B flash-line"]
     assert line["y"] == pytest.approx([1.5] * 3)
+
+
+def test_two_runs_are_compared_by_memory_where_that_is_chosen(open_page, store):
+    named(store)
+    more = tuple(replace(m, peak_bytes=m.peak_bytes and 3 * m.peak_bytes) for m in store.load("old").measurements)
+    store.add(replace(store.load("old"), id="more", created="2026-11-03T10:00:00Z", measurements=more))
+    store.label("more", "more", "")
+    page = choose(open_page(), "before", "more")
+    assert "none differs beyond the intervals" in sentence(page)
+    page.segmented_control("compare").set_value("memory")
+    page = ran(page)
+    assert "needs 3.0× more memory in B than in A at" in sentence(page) and "needs 3.0× more" in words(page)
+    assert set(charts(page)) == {"runs_c_memory", "runs_c_memory-ratio"}
+    ratios = page.dataframe[0].value
+    assert set(ratios["ratio"]) == {3.0} and "low" not in ratios and set(ratios["verdict"]) == {"3.0× more"}
+    assert r"| A\_ms | ms |" in page.code[0].value and r"| A\_bytes | bytes |" in page.code[0].value, "files hold both"
+
+
+def test_a_link_says_what_runs_are_compared_by(open_page, store):
+    page = open_page(run=["old", "new"], compare="memory")
+    assert set(charts(page)) == {"runs_c_memory", "runs_c_memory-ratio"} and "of memory" in sentence(page)
+    assert set(charts(open_page(run=["old", "new"], compare="<b>"))) == {"runs_c_latency", "runs_c_ratio"}
 
 
 def test_more_runs_than_letters_are_said_and_not_drawn(open_page, store):
@@ -247,6 +284,18 @@ def test_files_come_in_once_and_what_is_no_run_is_refused_in_one_line(open_page,
     assert len(listed(page)) == 6 and told(ran(page)) == []
 
 
+def test_a_name_and_a_note_come_in_with_a_file_and_are_text(open_page, store):
+    named = replace(F25, id="fresh", name=EVIL, note=f"{EVIL}\nsecond line")
+    page = upload(open_page(), ("named.json", export.run_to_text(named).encode()))
+    assert store.load("fresh") == named and EVIL in list(listed(page)["name"])
+    page = choose(page, EVIL)
+    assert page.text_input("name of fresh").value == EVIL
+    assert plain(choose(page, EVIL, "NVIDIA H200")), "beside its letter"
+    long = {**export.run_to_json(named), "run": {**export.run_to_json(named)["run"], "id": "long", "name": "x" * 101}}
+    page = upload(page, ("long.json", json.dumps(long).encode()))
+    assert "is refused: the name is" in told(page)[0] and "legal: text of at most 100 characters" in told(page)[0]
+
+
 def plain(page):
     """Whether no sign of EVIL stands in any markdown as markup."""
     texts = [m.value for m in page.main.markdown]
@@ -261,11 +310,10 @@ def test_a_hostile_run_is_text_wherever_it_is_shown(open_page, store):
     page = choose(ran(page), EVIL)
     assert plain(page)
     assert "<img" not in page.get("html")[0].value
-    charts = [c.proto.json for c in page.get("bidi_component")]
-    assert len(charts) == 3 and not any("<img" in chart for chart in charts)
+    assert len(charts(page)) == 3 and "<img" not in json.dumps(charts(page))
     page = choose(page, EVIL, "NVIDIA H200")
     assert plain(page)
-    assert not any("<img" in c.proto.json for c in page.get("bidi_component"))
+    assert len(charts(page)) == 2 and "<img" not in json.dumps(charts(page))
 
 
 def test_every_format_has_its_button_and_markdown_is_there_to_copy(open_page, store):
@@ -314,10 +362,62 @@ def test_sentences_that_the_list_lacks_come_a_few_at_a_time(open_page, monkeypat
     assert all(listed(ran(page))["sentence"]) and "still being written" not in words(page)
 
 
-def test_a_long_list_shows_its_newest_and_says_so(open_page, monkeypatch):
-    monkeypatch.setattr(runs_table, "SHOWN_MAX", 2)
+def test_a_long_list_is_shown_a_page_at_a_time(open_page, monkeypatch):
+    monkeypatch.setattr(runs_table, "PAGE_ROWS", 2)
     page = open_page()
-    assert len(listed(page)) == 2 and "the newest 2 of 5 are in the table" in words(page)
+    assert len(listed(page)) == 2 and told_to(page)["place"] == "1 to 2 of 5"
+    first = list(listed(page)["id"])
+    page = say(page, page=3)
+    assert told_to(page)["place"] == "5 to 5 of 5" and page.query_params["page"] == "3"
+    assert not set(listed(page)["id"]) & set(first)
+    assert told_to(say(page, page=9))["page"] == 3, "there are but three"
+    page.text_input("runs_search").set_value("CPU")
+    page = ran(page)
+    assert told_to(page)["place"] == "1 to 2 of 3" and "page" not in page.query_params, "another list begins at its top"
+
+
+def test_what_is_chosen_stays_chosen_on_another_page(open_page, store, monkeypatch):
+    monkeypatch.setattr(runs_table, "PAGE_ROWS", 2)
+    named(store)
+    page = say(open_page(), chosen=["old", "new"], page=3)
+    assert told_to(page)["chosen"] == ["new", "old"] and "**A** before" in words(page)
+    page.text_input("runs_search").set_value("after")
+    assert told_to(ran(page))["chosen"] == ["new"], "nothing is chosen that nobody sees"
+    assert not charts(say(page, chosen=[])) and "run" not in page.query_params
+
+
+def test_the_table_is_sorted_by_any_column(open_page, store):
+    named(store)
+    page = say(open_page(), sort="name", down=False)
+    assert list(listed(page)["name"]) == ["after", "before", "", "", ""]
+    assert list(listed(say(page, sort="name", down=True))["name"]) == ["before", "after", "", "", ""]
+    page = say(page, sort="seqs", down=False)
+    assert list(listed(page)["seqs"])[-1] == "1,024 to 131,072"
+    assert list(listed(say(page, sort="date", down=False))["date"]) == sorted(listed(page)["date"])
+
+
+def test_a_link_opens_the_runs_that_it_names(open_page, store, monkeypatch):
+    monkeypatch.setattr(runs_table, "PAGE_ROWS", 2)
+    named(store)
+    page = open_page(run=["old", "new", EVIL], page="2")
+    assert told_to(page)["page"] == 2 and told_to(page)["chosen"] == ["new", "old"]
+    assert "**A** before" in words(page) and "1 of the link is not here" in words(page)
+    assert page.query_params["run"] == ["new", "old"], "what is not here is in no address"
+    page.button("runs_delete").click()
+    assert told_to(ran(page))["chosen"] == [] and "2 of the link" not in words(page) and store.deleted_count() == 2
+    assert told_to(open_page(page="x' OR 1"))["page"] == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [None, {}, [2], [2, "old", "date", True, 1], [2, ["old"], "no column", True, 1], [2, ["old"], "date", True, 0],
+     [2, [["old"]], "date", True, 1], [2, ["\ud800"], "date", True, 1], [2, ["x"] * 1_001, "date", True, 1],
+     [True, ["old"], "date", True, 1], [0, ["old"], "date", True, 1]],
+)  # fmt: skip
+def test_what_no_table_says_is_not_heard(open_page, said):
+    page = open_page()
+    page.session_state[runs_table.KEY] = {"said": said}
+    assert told_to(ran(page))["chosen"] == []
 
 
 def test_a_visitor_of_a_public_server_changes_nothing(open_page, store, monkeypatch):
@@ -346,17 +446,13 @@ def test_a_visitor_of_a_public_server_changes_nothing(open_page, store, monkeypa
 def test_a_run_is_found_chosen_and_saved_in_a_browser(start_app, store, chromium_page, tmp_path):
     named(store)
     chromium_page.goto(start_app("app.py") + "/runs")
-    canvas = chromium_page.locator("[data-testid=stDataFrame] canvas").first
-    canvas.wait_for()
+    rows = chromium_page.locator(".attnlab-runs tbody tr")
+    rows.nth(4).wait_for()
     chromium_page.get_by_placeholder("Search names").fill("before")
     chromium_page.keyboard.press("Enter")
     chromium_page.get_by_text("1 of them shown").wait_for()
-    chromium_page.locator(
-        "[data-testid=stApp][data-test-script-state=notRunning]"
-    ).wait_for()  # until then the old one stands
-    chromium_page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-    canvas.wait_for()
-    canvas.click(position={"x": 18, "y": 54}, force=True)  # what lies over it passes the click on
+    rows.nth(1).wait_for(state="detached")
+    chromium_page.get_by_role("checkbox", name="Choose before").check()
     chromium_page.locator(".attnlab-chart[data-updates]").nth(2).wait_for()
     for ending, label in (("json", "JSON"), ("parquet", "Parquet"), ("html", "HTML")):
         with chromium_page.expect_download() as waiting:
@@ -366,3 +462,44 @@ def test_a_run_is_found_chosen_and_saved_in_a_browser(start_app, store, chromium
     assert export.run_from_text((tmp_path / "run.json").read_bytes()) == store.load("old")
     assert len(pd.read_parquet(tmp_path / "run.parquet")) == 6
     assert (tmp_path / "run.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_the_table_is_worked_with_the_keyboard_in_a_browser(start_app, store, chromium_page):
+    named(store)
+    chromium_page.goto(start_app("app.py") + "/runs?page=1")
+    box = chromium_page.locator(".attnlab-runs input[data-run]")
+    box.nth(4).wait_for()
+    assert box.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1, "one tab stop for all rows"
+    box.nth(0).focus()
+    chromium_page.keyboard.press("ArrowDown")
+    chromium_page.keyboard.press("Space")
+    chromium_page.keyboard.press("ArrowDown")
+    chromium_page.keyboard.press("Space")
+    assert [box.nth(row).is_checked() for row in range(3)] == [False, True, True], "ticked before the page has answered"
+    chromium_page.get_by_text("What differs", exact=True).wait_for()
+    assert chromium_page.evaluate("document.activeElement.dataset.run") == box.nth(2).get_attribute("data-run")
+    assert len(re.findall("run=", chromium_page.url)) == 2
+    chromium_page.get_by_role("button", name="Choose none").click()
+    chromium_page.get_by_text("What differs", exact=True).wait_for(state="detached")
+    chromium_page.get_by_role("button", name="Name", exact=True).press("Enter")
+    chromium_page.locator("th[data-column=name][aria-sort=ascending]").wait_for()
+    assert chromium_page.locator(".attnlab-runs tbody tr").first.locator("td").nth(2).text_content() == "after"
+
+
+FIRST_TOP = """
+const look = () => {
+    const top = document.querySelector(".attnlab-runs tbody td")?.getBoundingClientRect().top;
+    if (top) window.firstTop = [top, document.querySelectorAll("[data-testid=stMultiSelect]").length];
+    else requestAnimationFrame(look);
+};
+look();
+"""
+
+
+def test_the_table_stands_where_it_stays_before_what_is_above_it_is_there(start_app, store, chromium_page):
+    chromium_page.add_init_script(FIRST_TOP)
+    chromium_page.goto(start_app("app.py") + "/runs")
+    chromium_page.locator("[data-testid=stMultiSelect]").nth(2).wait_for()
+    first, filters = chromium_page.evaluate("firstTop")
+    top = chromium_page.locator(".attnlab-runs tbody td").first.evaluate("cell => cell.getBoundingClientRect().top")
+    assert filters == 0 and first == pytest.approx(top, abs=1)

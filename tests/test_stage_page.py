@@ -7,7 +7,6 @@ import json
 import re
 import sys
 import time
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -120,7 +119,7 @@ def test_the_whole_talk_on_a_gpu(open_stage):
             assert set(drawn(page)) == set(step.gpu.paths[: step.shown] if step.gpu else ("standard", "flash"))
         if number == 1:
             assert said(page)[1].startswith("From 128 to 512, 4× the tokens, standard takes")
-        if number == 3:
+        if number == 2:
             assert "standard runs out of memory at 32,768" in said(page)[1]
         ask(page, "next")
     assert said(page)[0] == SHIPPED.steps[-1].headline, "there is none after the last"
@@ -160,7 +159,7 @@ def test_scale_and_paths_are_of_a_step(open_stage):
 
 
 def test_a_recorded_run_reveals_its_other_paths_one_at_a_time(open_stage):
-    page = open_stage({"step": "3"}, kind="cpu")
+    page = open_stage({"step": "2"}, kind="cpu")
     seen = [drawn(page)]
     for _ in range(4):
         seen.append(drawn(ask(page, "reveal")))
@@ -169,12 +168,12 @@ def test_a_recorded_run_reveals_its_other_paths_one_at_a_time(open_stage):
 
 
 def test_presets_are_measured_on_a_gpu_and_replayed_without(open_stage):
-    page = until(open_stage({"step": "9"}), measured)
+    page = until(open_stage({"step": "8"}), measured)
     first = next(iter(PRESETS.values()))
     until(ask(page, "preset"), measured)
     assert first.title in line(page)
     assert open_stage.labs[-1].store.recent(1)[0].sweep == first.sweep()
-    page = open_stage({"step": "9"}, kind="cpu")
+    page = open_stage({"step": "8"}, kind="cpu")
     ask(page, "preset")
     assert first.title in line(page) and MARK in line(page)
     ask(page, "preset")
@@ -185,7 +184,7 @@ def test_a_slider_runs_the_step_in_another_shape(open_stage):
     page = until(open_stage({"step": "2"}), measured)
     page.slider("g_heads").set_value(3)
     until(page, lambda page: "heads 3," in line(page) and measured(page))
-    assert figure(page)["layout"]["xaxis"]["tickvals"][-1] == 16384
+    assert figure(page)["layout"]["xaxis"]["tickvals"][-1] == 32768
     page.select_slider("g_seq").set_value(1024)
     until(page, lambda page: measured(page) and figure(page)["layout"]["xaxis"]["tickvals"][-1] == 1024)
     ask(page, "next")
@@ -194,7 +193,7 @@ def test_a_slider_runs_the_step_in_another_shape(open_stage):
 
 
 def test_why_is_told_for_the_shape_on_the_sliders(open_stage):
-    page = open_stage({"step": "4"})
+    page = open_stage({"step": "3"})
     assert said(page)[1].startswith("Standard moves 27.1 GB through memory")
     page.slider("g_batch").set_value(2).run()
     assert said(page)[1].startswith("Standard moves 13.6 GB through memory")
@@ -202,7 +201,7 @@ def test_why_is_told_for_the_shape_on_the_sliders(open_stage):
 
 
 def test_a_shape_that_cannot_be_is_refused_in_words(open_stage):
-    page = until(open_stage({"step": "9"}), measured)
+    page = until(open_stage({"step": "8"}), measured)
     until(ask(page, "preset"), measured)
     page.slider("g_heads").set_value(9).run()
     assert "Cannot run" in line(page) and "legal for 9 heads: 1, 3, 9" in line(page).replace("\\", "")
@@ -234,17 +233,17 @@ def test_the_button_of_the_live_page_takes_a_recorded_run_along(open_stage):
     page.run()
     page.button("to_stage").click().run()
     followed(page).run()
-    assert MARK in line(page) and page.main.markdown[0].value == "**your turn**"
+    assert MARK in line(page) and page.main.markdown[0].value == "**8 / 8**"
 
 
 @pytest.mark.parametrize(
     ("link", "says"),
     [
-        ({"step": "77"}, "step is '77' in the link, legal: whole numbers from 0, the rehearsal, to 9"),
+        ({"step": "77"}, "step is '77' in the link, legal: whole numbers from 0, the rehearsal, to 8"),
         ({"step": "<b>"}, "step is '<b>' in the link"),
         ({"step": "-1"}, "step is '-1' in the link"),
-        ({"step": "9", "g_batch": "0"}, "g_batch is '0' in the link, legal: whole numbers from 1 to 64"),
-        ({"step": "9", "g_seq": "1000", "g_dtype": "int8"}, "g_dtype is 'int8' in the link, legal: bfloat16"),
+        ({"step": "8", "g_batch": "0"}, "g_batch is '0' in the link, legal: whole numbers from 1 to 64"),
+        ({"step": "8", "g_seq": "1000", "g_dtype": "int8"}, "g_dtype is 'int8' in the link, legal: bfloat16"),
     ],
 )
 def test_nonsense_in_a_link_is_told_in_one_line(open_stage, link, says):
@@ -304,9 +303,9 @@ def test_the_rehearsal_measures_each_step_once_and_warns(open_stage):
     page.button("rehearse").click()
     until(page, lambda page: not page.button("rehearse").disabled)
     table = page.table[0].value
-    assert list(table["Step"]) == [SHIPPED.place(n) for n in range(1, 10)]
+    assert list(table["Step"]) == [SHIPPED.place(n) for n in range(1, 9)]
     verdicts = [cell.split("[")[1].rstrip("]") for cell in table[""]]
-    assert verdicts[3:6] == ["nothing to measure"] * 3
+    assert verdicts[2:5] == ["nothing to measure"] * 3
     assert verdicts[0] == "fails" and "flash fault at 512" in table["What to expect"][0].replace("\\", "")
     assert "will fail: 1, 2" in said(page)[1]
     asked = [run.sweep for run in open_stage.labs[-1].store.recent()]
@@ -323,11 +322,11 @@ def test_a_rehearsal_on_a_public_server_says_what_it_does_not_measure(open_stage
     ask(page, "first")
     until(page, measured)
     ask(page, "next")
-    assert "measures up to sequence 1,024, not 16,384" in line(page) and not page.exception
+    assert "measures up to sequence 1,024, not 32,768" in line(page) and not page.exception
 
 
 def test_exactness_is_measured_when_asked_and_recorded_until_then(open_stage):
-    page = open_stage({"step": "7"})
+    page = open_stage({"step": "6"})
     assert MARK in said(page)[1] and page.slider("g_batch").disabled
     assert page.select_slider("g_seq").value == 8192, "the sliders say of which shape, here the recorded one"
     ask(page, "run")
@@ -357,9 +356,8 @@ def test_a_run_of_a_step_that_was_left_is_stopped_for_the_next_and_asked_for_aga
     page = open_stage({"step": "1"}, delay_s=0.15)
     until(page, lambda page: "blue-badge" in line(page))
     ask(page, "next")
-    until(page, lambda page: "blue-badge" in line(page))
-    runs = open_stage.labs[-1].store.recent()
-    assert sorted(replace(run, measurements=()).state for run in runs) == ["cancelled", "running"]
+    store = open_stage.labs[-1].store
+    until(page, lambda page: sorted(run.state for run in store.recent()) == ["cancelled", "running"])
     ask(page, "back")
     until(page, measured)
     assert len(open_stage.labs[-1].store.recent()) == 3

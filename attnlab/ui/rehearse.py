@@ -83,11 +83,10 @@ def rows(talk: Talk, device_kind: str, recorded: Mapping[str, Run]) -> list[rehe
 
 def section(talk: Talk, device_kind: str, recorded: Mapping[str, Run]) -> None:
     """What was found in a sentence, and a line for each step, with what to expect of it."""
-    places = [talk.place(number) for number in range(1, len(talk.steps) + 1)]
     found = rows(talk, device_kind, recorded)
-    headline.spoken(rehearsal.sentence(found, places), lines=1)
+    headline.spoken(rehearsal.sentence(found), lines=1)
     cells = {
-        "Step": places,
+        "Step": [talk.place(number) for number in range(1, len(found) + 1)],
         "Headline": [escape(row.headline) for row in found],
         "": [f":{BADGES[row.verdict]}-badge[{row.verdict}]" for row in found],
         "What to expect": [escape(row.words) for row in found],

@@ -7,12 +7,32 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from attnlab import comparison, comparison_figure, html_page, table
-from attnlab.history import NAME_MAX, NOTE_MAX, Entry
-from attnlab.run import Run
-from attnlab.ui import chart, run_files, runs_table, text
+from attnlab.history import Entry
+from attnlab.run import NAME_MAX, NOTE_MAX, Run
+from attnlab.sweep import TIME
+from attnlab.ui import chart, ratio_table, run_files, text
 
 CHART_HEIGHT = "max(330px, 44vh)"
 COMPARED_HEIGHT = "max(360px, 50vh)"
+BY = "compare"  # its address and its key
+CHANGES = {  # the head of what has changed, and when something has
+    TIME: (
+        "Changes beyond the intervals",
+        "A change counts where the intervals of the two medians part, neither point is launch-bound and both were timed "
+        "at the same clock. What differs from one run to the next without a cause is in no interval: 1 to 4 % on an H200.",
+    ),
+    comparison.MEMORY: (
+        "Changes of peak memory",
+        "The most that one call adds above its inputs. It is counted, not sampled, and comes out the same in every run, so a "
+        "change counts from 1 % on where both were counted in the same way.",
+    ),
+}
+ALTS = {
+    "latency": "Latency of each run",
+    "ratio": "Ratio of the runs' times to the first",
+    "memory": "Peak memory of each run",
+    "memory-ratio": "Ratio of the runs' peaks of memory to the first",
+}
 
 
 def one(entry: Entry, run: Run, rename: Callable[[str], None], *, closed: bool) -> None:
@@ -37,12 +57,24 @@ def one(entry: Entry, run: Run, rename: Callable[[str], None], *, closed: bool) 
     run_files.of_run(run, entry.name, paths, drawn)
 
 
+def compared() -> str:
+    """What runs are compared by: asked before the choice is drawn, for the sentence above it."""
+    found = st.session_state.get(BY, st.query_params.get(BY))
+    return found if found in comparison.QUANTITIES else comparison.QUANTITIES[0]
+
+
 def several(runs: Sequence[Run], names: Sequence[str]) -> None:
     """Runs side by side: what differs, what changed, two charts, every ratio, files. `names` are what people call them."""
+    of = compared()
     letters = comparison.LETTERS[: len(runs)]
     differ = comparison.differences(runs)
     called = [f"**{letter}** {text.escape(name)}" for letter, name in zip(letters, names, strict=True)]
-    st.markdown(" &nbsp; ".join(called))
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+        st.markdown(" &nbsp; ".join(called), width="stretch")
+        st.segmented_control(
+            "Compare by", comparison.QUANTITIES, default=comparison.QUANTITIES[0], key=BY, bind="query-params",
+            required=True, label_visibility="collapsed",
+        )  # fmt: skip
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**What differs**")
@@ -53,24 +85,21 @@ def several(runs: Sequence[Run], names: Sequence[str]) -> None:
             "\n".join(lines) if differ else "Nothing that is recorded: device, software and shape are the same."
         )
     with right:
-        st.markdown("**Changes beyond the intervals**")
-        told = [f"- {text.escape(callout.text)}" for callout in comparison.callouts(runs)]
+        head, rule = CHANGES[of]
+        st.markdown(f"**{head}**")
+        told = [f"- {text.escape(callout.text)}" for callout in comparison.callouts(runs, of)]
         st.markdown("\n".join(told) or "None.")
-        st.caption(
-            "A change counts where the intervals of the two medians part, neither point is launch-bound and both were timed "
-            "at the same clock. What differs from one run to the next without a cause is in no interval: 1 to 4 % on an H200."
-        )
+        st.caption(rule)
     every, story = comparison_figure.paths_of(runs), comparison_figure.story(runs)
     paths = _paths(every, story, str([run.id for run in runs]))
-    drawn = {"latency": comparison_figure.latency(runs, paths), "ratio": comparison_figure.ratio(runs, paths)}
-    for place, (what, figure) in zip(chart.slots(2, 3), drawn.items(), strict=True):
+    drawn = {quantity: comparison_figure.charts(runs, paths, quantity) for quantity in comparison.QUANTITIES}
+    for place, (what, figure) in zip(chart.slots(2, 3), drawn[of].items(), strict=True):
         with place:
-            alt = {"latency": "Latency of each run", "ratio": "Ratio of the runs' times to the first"}[what]
-            chart.plotly_chart(
-                figure, key=f"runs_c_{what}", height=COMPARED_HEIGHT, alt=f"{alt}, against sequence length"
-            )
-    runs_table.ratios(runs)
-    run_files.of_comparison(runs, names, paths, drawn)
+            alt = f"{ALTS[what]}, against sequence length"
+            chart.plotly_chart(figure, key=f"runs_c_{what}", height=COMPARED_HEIGHT, alt=alt)
+    ratio_table.draw(runs, of)
+    every_chart = {what: figure for charts in drawn.values() for what, figure in charts.items()}
+    run_files.of_comparison(runs, names, paths, every_chart)
 
 
 def _paths(every: Sequence[str], story: Sequence[str], key: str) -> list[str]:

@@ -1,33 +1,48 @@
-"""The list of runs: all entries there are, the filters above them, the table, and which of its rows are chosen."""
+"""The list of runs: all entries there are, the filters above them, and the table, with which of its rows are chosen.
+
+The table is a st.components.v2 component (runs_table.js), and not st.dataframe: the grid of that one is 1.5 MB of script,
+which a browser loads and starts for a second before a row can be read, and the server imports pandas for it. An HTML table
+is there with the page's first run, is text for a screen reader, and is sent a page of the list at a time.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
-from zlib import crc32
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
-from attnlab import history, tabular, units
+from attnlab import history, units
+from attnlab.checked import is_text
 from attnlab.comparison import MOST
 from attnlab.history import Entry
-from attnlab.run import Run
 from attnlab.store import Store
-from attnlab.ui import shell
-from attnlab.ui.points import number
-from attnlab.ui.verdict_tables import text
+from attnlab.ui import headline, shell
+from attnlab.ui.text import CONTROL
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-SHOWN_MAX = 1_000  # rows; a search finds the others
-ROWS = 7
+PAGE_ROWS = 50
+ROWS = 7  # on the screen at once
 ROW_PX = 37
-RATIO_ROWS = 12
+CHOSEN_MAX = 1_000
 DESCRIBE_S = 0.2  # of a page's run go into sentences that the list still lacks
+KEY = "runs_table"
+ABOVE = "runs_above"  # key of what stands above the table
+VIEW, FILTERED = "_runs_view", "_runs_filtered"
+FILTERS = ("runs_search", "runs_device", "runs_path", "runs_shape")  # keys of the widgets
+
+_JS = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+# What stands above comes after the table: a sentence of two lines, a row of buttons, a row of filters. Its place is kept.
+_CSS = "\n".join(
+    [
+        f".st-key-{ABOVE} {{ min-height: calc(2.5 * {headline.SIZE} + 7rem); }}",
+        Path(__file__).with_suffix(".css").read_text(encoding="utf-8"),
+    ]
+)
 
 
 @st.cache_resource(show_spinner=False)
@@ -42,87 +57,146 @@ def entries(store: Store, recorded: Sequence[Entry]) -> list[Entry]:
     return sorted([*store.entries(), *recorded], key=lambda entry: entry.run.created, reverse=True)
 
 
-def filters(there: Sequence[Entry]) -> list[Entry]:
-    """Draws search and filters; returns what they leave."""
+def left(there: Sequence[Entry]) -> list[Entry]:
+    """What search and filters leave; asked before they are drawn, so that nothing keeps the table waiting."""
+    words, *several = (st.session_state.get(key) for key in FILTERS)
+    return history.chosen(there, words or "", *(values or () for values in several))
+
+
+def filters(there: Sequence[Entry]) -> None:
+    """Draws search and filters."""
     search, device, path, shape = st.columns([3, 2, 2, 3], gap="small")
-    words = search.text_input(
-        "Search", key="runs_search", placeholder="Search names, notes, versions, sentences", max_chars=200,
+    search.text_input(
+        "Search", key=FILTERS[0], placeholder="Search names, notes, versions, sentences", max_chars=200,
         label_visibility="collapsed",
     )  # fmt: skip
-    chosen = {
-        "devices": _choice(device, "Device", "runs_device", (entry.device for entry in there)),
-        "paths": _choice(path, "Path", "runs_path", (path for entry in there for path in entry.run.sweep.paths)),
-        "shapes": _choice(shape, "Shape", "runs_shape", (entry.shape for entry in there)),
-    }
-    return history.chosen(there, words, **chosen)
+    _choice(device, "Device", FILTERS[1], (entry.device for entry in there))
+    _choice(path, "Path", FILTERS[2], (path for entry in there for path in entry.run.sweep.paths))
+    _choice(shape, "Shape", FILTERS[3], (entry.shape for entry in there))
 
 
-def _choice(place: Any, label: str, key: str, values: Any) -> list[str]:
+def _choice(place: Any, label: str, key: str, values: Iterable[str]) -> None:
     """The values that occur, the most frequent first."""
     options = [value for value, _ in Counter(values).most_common()]
-    return place.multiselect(
+    place.multiselect(
         label, options, key=key, placeholder=f"{label}: all", label_visibility="collapsed", select_all=False
     )
 
 
-def key_of(shown: Sequence[Entry]) -> str:
-    """A table of other rows is another widget: a choice is by place, and places move."""
-    return f"runs_{crc32(chr(0).join(entry.run.id for entry in shown).encode()):08x}_{len(shown)}"
+@dataclass(frozen=True)
+class View:
+    """What the visitor has made of the table. `number` grows with each thing that the table has said; `page` counts from 1."""
+
+    number: int = 0
+    chosen: tuple[str, ...] = ()  # ids of runs
+    sort: str = "date"  # a column
+    down: bool = True
+    page: int = 1
 
 
-def chosen(shown: Sequence[Entry]) -> list[Entry]:
-    """The rows that are chosen, in the order of the list; kept while the list changes around them."""
+def view() -> View:
+    """The newest that is known: at first what the address says, then what the table has said since.
+
+    Read, and not called back (see chart.new_click).
+    """
     state = st.session_state
-    found = state.get(key_of(shown))
-    if found is not None:
-        rows = [row for row in found["selection"]["rows"] if row < len(shown)]
-        state["runs_chosen"] = tuple(shown[row].run.id for row in rows)
-    return [entry for entry in shown if entry.run.id in state.get("runs_chosen", ())]
+    if VIEW not in state:
+        asked = st.query_params.get("page", "")
+        page = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 7 else 1
+        state[VIEW] = View(chosen=tuple(st.query_params.get_all("run")[:CHOSEN_MAX]), page=max(page, 1))
+    said = state.get(KEY, {}).get("said")
+    if isinstance(said, list) and [type(part) for part in said] == [int, list, str, bool, int]:
+        number, chosen, sort, down, page = said
+        known = sort in COLUMNS and page > 0 and len(chosen) <= CHOSEN_MAX and all(map(is_text, chosen))
+        if known and number > state[VIEW].number:
+            state[VIEW] = View(number, tuple(chosen), sort, down, page)
+    return state[VIEW]
 
 
-def draw(shown: Sequence[Entry]) -> None:
-    """The table. A click on a row's box chooses it."""
-    ids = st.session_state.get("runs_chosen", ())
-    rows = [place for place, entry in enumerate(shown) if entry.run.id in ids]
-    st.dataframe(
-        frame(shown),
-        key=key_of(shown),
-        hide_index=True,
-        height=ROW_PX * (ROWS + 1) + 3,
-        column_config=config(),
-        on_select="rerun",
-        selection_mode="multi-row",
-        selection_default={"selection": {"rows": rows}},
-        placeholder="–",
-        alt="Every run: date, name, device, problem, status and sentence",
-    )
+def publish(looked_at: Sequence[Entry]) -> None:
+    """Puts the runs that are looked at, and the page of the list, into the address: a link or a reload shows the same."""
+    page = view().page
+    wanted = {"run": [entry.run.id for entry in looked_at[:MOST]], "page": [str(page)] * (page > 1)}
+    for name, values in wanted.items():
+        if st.query_params.get_all(name) != values:
+            st.query_params[name] = values
 
 
-def frame(shown: Sequence[Entry]) -> pd.DataFrame:
-    """One row for each entry."""
-    import pandas as pd  # half a second that the first paint need not wait for
+def chosen(found: Sequence[Entry]) -> list[Entry]:
+    """The runs that are chosen, newest first: on whatever page of the list, but none that the filters hide."""
+    ids = set(view().chosen)
+    return [entry for entry in found if entry.run.id in ids]
 
-    columns: dict[str, list[Any]] = {
-        "date": [moment(entry.run.created) for entry in shown],
-        "name": [entry.name for entry in shown],
-        "device": [entry.device for entry in shown],
-        "sentence": [entry.sentence for entry in shown],
-        "problem": [entry.shape for entry in shown],
-        "seqs": [lengths(entry) for entry in shown],
-        "status": [entry.status for entry in shown],
-        "from": [origin(entry) for entry in shown],
-        "paths": [", ".join(entry.run.sweep.paths) for entry in shown],
-        "versions": [entry.versions for entry in shown],
-        "note": [" ".join(entry.note.split()) for entry in shown],
+
+def forget(ids: Iterable[str]) -> None:
+    """Runs that are chosen no longer, for they are deleted."""
+    gone = set(ids)
+    st.session_state[VIEW] = replace(view(), chosen=tuple(name for name in view().chosen if name not in gone))
+
+
+def strangers(there: Sequence[Entry]) -> int:
+    """How many runs the address names that are not here; 0 once the table has said anything."""
+    now = view()
+    return 0 if now.number else len(set(now.chosen) - {entry.run.id for entry in there})
+
+
+def draw(found: Sequence[Entry]) -> None:
+    """The table: a page of what the filters leave, as it is sorted. A click on a row chooses it."""
+    state, now = st.session_state, view()
+    filtered = [state.get(key) or None for key in FILTERS]  # a widget that is empty is as one that is not yet there
+    pages = max(1, -(-len(found) // PAGE_ROWS))
+    page = min(now.page if state.get(FILTERED, filtered) == filtered else 1, pages)
+    state[FILTERED] = filtered
+    state[VIEW] = now = replace(now, page=page)
+    first = (page - 1) * PAGE_ROWS
+    shown = ordered(found, now.sort, down=now.down)[first : first + PAGE_ROWS]
+    table = {
+        "alt": f"Every run: {', '.join(column.label.lower() for column in COLUMNS.values())}",
+        "height": ROW_PX * (ROWS + 1) + 2,
+        "columns": [[name, column.label, column.width_px] for name, column in COLUMNS.items()],
+        "rows": [[entry.run.id, CONTROL.sub(" ", entry.title), *cells(entry)] for entry in shown],
+        "chosen": [entry.run.id for entry in chosen(found)],
+        "answers": now.number,
+        "sort": now.sort,
+        "down": now.down,
+        "page": page,
+        "pages": pages,
+        "place": f"{first + 1:,} to {first + len(shown):,} of {len(found):,}" if shown else "nothing is found",
     }
-    return pd.DataFrame(
-        {name: values if name == "date" else pd.array(values, "string") for name, values in columns.items()}
-    )
+    component = st.components.v2.component("attnlab_runs", js=_JS, css=_CSS, isolate_styles=False)
+    # A list: the values of a dict are searched for dataframes, with pandas imported for it.
+    component(key=KEY, data=[table], on_said_change=lambda: None)
 
 
-def moment(iso: str) -> datetime:
+@dataclass(frozen=True)
+class Column:
+    """`key` sorts where the text of the cell does not."""
+
+    label: str
+    width_px: int
+    text: Callable[[Entry], str]
+    key: Callable[[Entry], Any] | None = None
+
+
+def ordered(entries: Sequence[Entry], name: str, *, down: bool) -> list[Entry]:
+    """Sorted by a column; those that are alike, and those without a text, in the order in which they came, empty ones last."""
+    if name == "date":
+        return list(entries) if down else list(entries)[::-1]
+    column = COLUMNS[name]
+    keyed = [(column.key(entry) if column.key else column.text(entry).casefold(), entry) for entry in entries]
+    full = sorted((pair for pair in keyed if pair[0]), key=lambda pair: pair[0], reverse=down)
+    return [entry for _, entry in full] + [entry for key, entry in keyed if not key]
+
+
+def cells(entry: Entry) -> list[str]:
+    return [CONTROL.sub(" ", column.text(entry)) for column in COLUMNS.values()]
+
+
+def moment(iso: str) -> str:
+    """An ISO 8601 moment as "2026-11-30 14:03", in the zone of the browser."""
     found = datetime.fromisoformat(iso.replace("Z", "+00:00"))
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+    there = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(zone())
+    return f"{there:%Y-%m-%d %H:%M}"
 
 
 def lengths(entry: Entry) -> str:
@@ -135,43 +209,12 @@ def origin(entry: Entry) -> str:
     return "ships with AttnLab" if entry.ships else "imported" if entry.run.recorded else "measured here"
 
 
-def zone() -> str:
+def zone() -> ZoneInfo:
     """The browser's time zone where this machine knows it."""
     try:
-        return ZoneInfo(st.context.timezone).key if st.context.timezone else "UTC"
+        return ZoneInfo(st.context.timezone or "UTC")
     except (ZoneInfoNotFoundError, ValueError):
-        return "UTC"
-
-
-def config() -> dict[str, Any]:
-    return {
-        "date": st.column_config.DatetimeColumn("Date", format="YYYY-MM-DD HH:mm", timezone=zone(), width=135),
-        "name": text("Name", 175),
-        "device": text("Device", 135),
-        "sentence": text("Sentence", 470),
-        "problem": text("Problem", 290),
-        "seqs": text("Sequence", 125),
-        "status": text("Status", 190),
-        "from": text("From", 145),
-        "paths": text("Paths", 190),
-        "versions": text("Versions", 330),
-        "note": text("Note", 200),
-    }
-
-
-RATIOS = {
-    "path": text("Path", 130, pinned=True),
-    "seq": st.column_config.NumberColumn("Sequence", format="localized", pinned=True),
-    "against A": text("Run", 60),
-    "A_ms": number("A ms"),
-    "ms": number("B ms"),
-    "ratio": st.column_config.NumberColumn("÷ A", format="%.3f×", help="Time ÷ time of A: above 1 it is slower"),
-    "low": st.column_config.NumberColumn("Low", format="%.3f×", help="The least that the intervals leave possible"),
-    "high": st.column_config.NumberColumn(
-        "High", format="%.3f×", help="The greatest that the intervals leave possible"
-    ),
-    "verdict": text("What is said of it", "large"),
-}
+        return ZoneInfo("UTC")
 
 
 def summary(there: Sequence[Entry], found: Sequence[Entry]) -> str:
@@ -182,20 +225,16 @@ def summary(there: Sequence[Entry], found: Sequence[Entry]) -> str:
     return f"{held}{cut}: choose one to look at it, two to {MOST} to compare them."
 
 
-def ratios(runs: Sequence[Run]) -> None:
-    """Every ratio of the later runs to the first, as a table."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
-    names, *rows = tabular.ratio_rows(runs)
-    data = pd.DataFrame(rows, columns=names)
-    texts = {"path", "against A", "verdict"}
-    kinds = {name: "string" if name in texts else "Int64" if name == "seq" else "Float64" for name in names}
-    st.dataframe(
-        data.astype(kinds).drop(columns="against A") if len(runs) == 2 else data.astype(kinds),
-        key="runs_ratios",
-        hide_index=True,
-        height=ROW_PX * (min(len(rows), RATIO_ROWS) + 1) + 3,
-        column_config=RATIOS if len(runs) == 2 else {**RATIOS, "ms": number("ms")},
-        placeholder="–",
-        alt="Every ratio with its interval and what is said of it",
-    )
+COLUMNS = {
+    "date": Column("Date", 145, lambda entry: moment(entry.run.created)),
+    "name": Column("Name", 175, lambda entry: entry.name),
+    "device": Column("Device", 135, lambda entry: entry.device),
+    "sentence": Column("Sentence", 470, lambda entry: entry.sentence),
+    "problem": Column("Problem", 310, lambda entry: entry.shape),
+    "seqs": Column("Sequence", 135, lengths, lambda entry: entry.run.sweep.seqs[::-1]),
+    "status": Column("Status", 190, lambda entry: entry.status),
+    "from": Column("From", 150, origin),
+    "paths": Column("Paths", 190, lambda entry: ", ".join(entry.run.sweep.paths)),
+    "versions": Column("Versions", 330, lambda entry: entry.versions),
+    "note": Column("Note", 200, lambda entry: entry.note),
+}
