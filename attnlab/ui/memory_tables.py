@@ -11,9 +11,9 @@ import streamlit as st
 from attnlab import budget, memory_plan, units
 from attnlab.memory_figure import Checked
 from attnlab.problem import AttentionProblem, ProblemError
-from attnlab.ui.points import mib, number
+from attnlab.ui import tables
+from attnlab.ui.tables import mib, number
 
-ROW_PX = 37
 CHECKED_ROWS = 9
 
 
@@ -39,8 +39,6 @@ def parts(problem: AttentionProblem, capacity_bytes: int, device_kind: str) -> N
 
 def checked(points: Sequence[Checked], mark: str) -> None:
     """Predicted and measured peaks, longest sequences first."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
     rows = [
         {
             "path": point.measurement.path,
@@ -52,19 +50,8 @@ def checked(points: Sequence[Checked], mark: str) -> None:
         }
         for point in sorted(points, key=lambda point: -point.measurement.seq)
     ]
-    data = pd.DataFrame(rows, columns=list(CHECKED))
-    data = data.astype(
-        {name: "string" if name in ("path", "ran") else "Float64" for name in CHECKED} | {"seq": "Int64"}
-    )
-    st.dataframe(
-        data,
-        key="m_checked",
-        hide_index=True,
-        height=ROW_PX * (CHECKED_ROWS + 1) + 3,
-        column_config=CHECKED,
-        placeholder="–",
-        alt=f"Predicted and measured peak memory{', ' + mark if mark else ''}",
-    )
+    alt = f"Predicted and measured peak memory{', ' + mark if mark else ''}"
+    tables.draw("m_checked", rows, CHECKED, alt, CHECKED_ROWS)
 
 
 def shares(problem: AttentionProblem, asked: int, capacity_bytes: int, cache: budget.KVCache | None) -> None:
@@ -90,18 +77,9 @@ def shares(problem: AttentionProblem, asked: int, capacity_bytes: int, cache: bu
 
 
 def _draw(key: str, labels: Sequence[str], rows: Sequence[Sequence[str]], height_rows: int, alt: str) -> None:
-    import pandas as pd
-
     first = st.column_config.TextColumn(labels[0], pinned=True, width=270 if labels[0] == "Part" else 90)
     config: dict[str, Any] = {labels[0]: first, **{label: st.column_config.TextColumn(label) for label in labels[1:]}}
-    st.dataframe(
-        pd.DataFrame(rows, columns=list(labels)).astype("string"),
-        key=key,
-        hide_index=True,
-        height=ROW_PX * (height_rows + 1) + 3,
-        column_config=config,
-        alt=alt,
-    )
+    tables.draw(key, [dict(zip(labels, row, strict=True)) for row in rows], config, alt, height_rows)
 
 
 CHECKED = {

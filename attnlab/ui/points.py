@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
@@ -10,21 +10,16 @@ from attnlab import summary
 from attnlab.figures import tflops
 from attnlab.measurement import CLOCK_SHIFT, UNREACHED
 from attnlab.run import Run
+from attnlab.ui import tables
+from attnlab.ui.tables import mib, number
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-MIB = 1024 * 1024
-ROW_PX = 35
 ROWS_MAX = 14
 
 
-def frame(run: Run) -> pd.DataFrame:
+def rows(run: Run) -> list[dict[str, Any]]:
     """One row for each measurement, in the order of the run, and one for all that nobody began. Times in ms, memory in MiB;
     missing where not measured."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
-    rows = [
+    found: list[dict[str, Any]] = [
         {
             "path": m.path,
             "seq": m.seq,
@@ -60,20 +55,8 @@ def frame(run: Run) -> pd.DataFrame:
         for m in run.reached
     ]
     if left := summary.unreached(run):
-        rows.append({"path": "all others" if rows else "all", "status": UNREACHED, "reason": left})
-    columns = list(CONFIG)
-    texts = {"path", "status", "clock_moved", "throttle", "l2", "provider", "reason", "pass"}
-    whole = dict.fromkeys(("seq", "samples", "unused"), "Int64")
-    data = pd.DataFrame(rows, columns=columns)
-    return data.astype({name: "string" if name in texts else "Float64" for name in columns} | whole)
-
-
-def mib(size_bytes: int | None) -> float | None:
-    return None if size_bytes is None else size_bytes / MIB
-
-
-def number(label: str, digits: int = 4, help: str | None = None) -> Any:
-    return st.column_config.NumberColumn(label, format=f"%.{digits}g", help=help)
+        found.append({"path": "all others" if found else "all", "status": UNREACHED, "reason": left})
+    return found
 
 
 CONFIG = {
@@ -114,13 +97,5 @@ CONFIG = {
 
 def table(run: Run) -> None:
     """Draws the table at the height of the finished run, so that it does not grow while points arrive."""
-    rows = min(run.sweep.point_count, ROWS_MAX)
-    st.dataframe(
-        frame(run),
-        key="points",
-        hide_index=True,
-        height=ROW_PX * (rows + 1) + 3,
-        column_config=CONFIG,
-        placeholder="–",
-        alt=f"Every point of the run{', ' + run.mark if run.mark else ''}",
-    )
+    alt = f"Every point of the run{', ' + run.mark if run.mark else ''}"
+    tables.draw("points", rows(run), CONFIG, alt, min(run.sweep.point_count, ROWS_MAX))

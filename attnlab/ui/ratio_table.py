@@ -10,11 +10,11 @@ from attnlab import tabular
 from attnlab.comparison import MEMORY
 from attnlab.run import Run
 from attnlab.sweep import TIME
-from attnlab.ui.points import mib, number
+from attnlab.ui import tables
+from attnlab.ui.tables import mib, number
 from attnlab.ui.verdict_tables import text
 
 ROWS = 12
-ROW_PX = 37
 COLUMNS = {
     "path": text("Path", 130, pinned=True),
     "seq": st.column_config.NumberColumn("Sequence", format="localized", pinned=True),
@@ -31,23 +31,13 @@ UNITS = {TIME: "ms", MEMORY: "MiB"}
 
 def draw(runs: Sequence[Run], of: str) -> None:
     """The ratios of the later runs to the first; `of` is one of comparison.QUANTITIES."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
-    names, *rows = tabular.ratio_rows(runs, of)
+    names, *found = tabular.ratio_rows(runs, of)
     first, other = names[3:5]  # the two amounts
-    data = pd.DataFrame(rows, columns=names)
-    texts = {"path", "against A", "verdict"}
-    kinds = {name: "string" if name in texts else "Int64" if name == "seq" else "Float64" for name in names}
-    data = data.astype(kinds)
+    rows = [dict(zip(names, row, strict=True)) for row in found]
     if of == MEMORY:
-        data[[first, other]] = data[[first, other]].map(mib, na_action="ignore")
+        rows = [row | {name: mib(row[name]) for name in (first, other)} for row in rows]
     unit, two = UNITS[of], len(runs) == 2
-    st.dataframe(
-        data.drop(columns="against A") if two else data,
-        key=f"runs_ratios_{of}",
-        hide_index=True,
-        height=ROW_PX * (min(len(rows), ROWS) + 1) + 3,
-        column_config=COLUMNS | {first: number(f"A {unit}"), other: number(f"B {unit}" if two else unit)},
-        placeholder="–",
-        alt="Every ratio and what is said of it",
-    )
+    columns = COLUMNS | {first: number(f"A {unit}"), other: number(f"B {unit}" if two else unit)}
+    config = {name: columns[name] for name in names if not (two and name == "against A")}
+    shown = [{name: row[name] for name in config} for row in rows]
+    tables.draw(f"runs_ratios_{of}", shown, config, "Every ratio and what is said of it", min(len(rows), ROWS))

@@ -8,17 +8,15 @@ import streamlit as st
 
 from attnlab import textbook
 from attnlab.estimate import OFF_SHARE, Standing
-from attnlab.ui.points import number
+from attnlab.ui import tables
+from attnlab.ui.tables import number
 from attnlab.units import percent
 
-ROW_PX = 37
 ROWS_MAX = 12
 
 
 def points(standings: Sequence[Standing], mark: str) -> None:
     """A row for each point that has a time; longest sequences first, since that is where the roof is."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
     rows = [
         {
             "path": s.measurement.path,
@@ -35,18 +33,7 @@ def points(standings: Sequence[Standing], mark: str) -> None:
         }
         for s in sorted(standings, key=lambda s: -s.measurement.seq)
     ]
-    data = pd.DataFrame(rows, columns=list(POINTS))
-    texts = ("path", "bound", "note")
-    data = data.astype({name: "string" if name in texts else "Float64" for name in POINTS} | {"seq": "Int64"})
-    st.dataframe(
-        data,
-        key="r_points",
-        hide_index=True,
-        height=ROW_PX * (ROWS_MAX + 1) + 3,
-        column_config=POINTS,
-        placeholder="–",
-        alt=f"Every point against its floor{', ' + mark if mark else ''}",
-    )
+    tables.draw("r_points", rows, POINTS, f"Every point against its floor{', ' + mark if mark else ''}", ROWS_MAX)
 
 
 def note(s: Standing) -> str:
@@ -59,8 +46,6 @@ def note(s: Standing) -> str:
 
 def on_paper() -> None:
     """The textbook's columns, and beside them what the counted estimate says."""
-    import pandas as pd
-
     rows = []
     for seq in textbook.SEQS:
         wrong, right = textbook.textbook(seq), textbook.counted(seq)
@@ -68,14 +53,7 @@ def on_paper() -> None:
         _, standard_ms, _, speedup, bound, _ = textbook.row(seq, *right)
         cells = [*textbook.row(seq, *wrong), f"{textbook.speedup(*heads_only):.1f}x", standard_ms, speedup, bound]
         rows.append(dict(zip(PAPER, cells, strict=True)))
-    st.dataframe(
-        pd.DataFrame(rows, columns=list(PAPER)).astype("string"),
-        key="r_paper",
-        hide_index=True,
-        height=ROW_PX * (len(rows) + 1) + 3,
-        column_config=PAPER,
-        alt="The textbook's estimate on an A100 and the counted one beside it",
-    )
+    tables.draw("r_paper", rows, PAPER, "The textbook's estimate on an A100 and the counted one beside it", len(rows))
     roof = textbook.ROOF
     st.caption(
         f"A100: {roof.peak_tflops:g} TFLOP/s dense, {roof.bandwidth_tbs:g} TB/s; d_model {textbook.D_MODEL}, one batch item, "

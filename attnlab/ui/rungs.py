@@ -11,16 +11,13 @@ from attnlab import units
 from attnlab.device import PathStatus
 from attnlab.ladder import ladder
 from attnlab.run import Run
-from attnlab.ui.points import mib, number
+from attnlab.ui import tables
+from attnlab.ui.tables import mib, number
 from attnlab.ui.text import escape
-
-TEXTS = ("path", "ran", "note")
 
 
 def table(run: Run, seq: int, statuses: Iterable[PathStatus]) -> None:
     """Draws the ladder at `seq`; always a row for every path, so nothing moves while points arrive."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
     rungs = ladder(run, seq, statuses)
     slowest_ms = max((r.measurement.device_ms for r in rungs if r.place), default=None)
     rows: list[dict[str, Any]] = []
@@ -39,19 +36,9 @@ def table(run: Run, seq: int, statuses: Iterable[PathStatus]) -> None:
                 "note": rung.note,
             }
         )
-    data = pd.DataFrame(rows, columns=list(CONFIG))
-    types = {name: "string" if name in TEXTS else "Float64" for name in CONFIG} | {"place": "Int64"}
-    mark = f" · {escape(run.mark)}" if run.mark else ""
-    st.caption(f"Every path at sequence {units.sequence(seq)}, fastest first{mark}")
-    st.dataframe(
-        data.astype(types),
-        key="ladder",
-        hide_index=True,
-        height="content",
-        column_config=CONFIG,
-        placeholder="–",
-        alt=f"Every path at sequence {units.sequence(seq)}, fastest first{', ' + run.mark if run.mark else ''}",
-    )
+    what = f"Every path at sequence {units.sequence(seq)}, fastest first"
+    st.caption(f"{what} · {escape(run.mark)}" if run.mark else what)
+    tables.draw("ladder", rows, CONFIG, f"{what}, {run.mark}" if run.mark else what)
 
 
 CONFIG = {

@@ -6,19 +6,17 @@ Each table stands at the height of a finished run from the start, so that nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
 from attnlab.run import Run
-from attnlab.ui.points import mib, number
+from attnlab.ui import tables
+from attnlab.ui.tables import mib, number
 from attnlab.verdicts import CONTROL, WORDS, Row, expected, finding, mode_costs, rows
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 ROWS_MAX = 14
-ROW_PX = 37  # at the theme's font size; the head is as high
+SUPPORT_ROWS = 15
 
 
 def exactness(runs: Sequence[Run], seq: int) -> None:
@@ -75,8 +73,6 @@ def edge(run: Run, name: str) -> None:
 
 def support(run: Run) -> None:
     """Features × paths, and below it the reasons for what is not ✓."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
     seq, paths = run.sweep.seqs[-1], run.sweep.paths
     found = {path: rows(run, seq) for path in paths}
     features = list(dict.fromkeys(row.what for listed in found.values() for row in listed if row.values is not None))
@@ -84,14 +80,12 @@ def support(run: Run) -> None:
     signs = {
         path: [_sign(run, path, seq, name, found[path]) for name in named] or [found[path][0].verdict] for path in paths
     }
-    matrix = pd.DataFrame({"feature": named or ["not tried yet"], **signs}).astype("string")
+    names = named or ["not tried yet"]
+    matrix = [{"feature": name, **{path: signs[path][i] for path in paths}} for i, name in enumerate(names)]
     config = {"feature": st.column_config.TextColumn("Feature", pinned=True, width=230)}
     config |= {path: st.column_config.TextColumn(path, width="small") for path in paths}
     mark = f", {run.mark}" if run.mark else ""
-    st.dataframe(
-        matrix, key="x_support", hide_index=True, height=ROW_PX * 16 + 3, column_config=config,
-        alt=f"What each path supports: feature by path{mark}",
-    )  # fmt: skip
+    tables.draw("x_support", matrix, config, f"What each path supports: feature by path{mark}", SUPPORT_ROWS)
     st.caption("Why not, where the sign is ✗ or –")
     reasons = [
         {"what": row.what, "path": row.path, "verdict": row.verdict, "text": row.text}
@@ -107,27 +101,11 @@ def _sign(run: Run, path: str, seq: int, feature: str, listed: list[Row]) -> str
     return {"pass": "✓", "fail": "✗ wrong answer", "unsupported": "–"}[m.verdict]
 
 
-def frame(cells: list[dict[str, Any]], config: dict[str, Any]) -> pd.DataFrame:
-    """One row for each of `cells`, its columns those of `config`; missing where there is no number."""
-    import pandas as pd  # half a second that the first paint need not wait for
-
-    data = pd.DataFrame(cells, columns=list(config))
-    return data.astype({name: "string" if name in TEXTS else "Float64" for name in config})
-
-
 def _draw(
     key: str, cells: list[dict[str, Any]], config: dict[str, Any], runs: Sequence[Run], height_rows: int, alt: str
 ) -> None:
     marks = "".join(f", {mark}" for mark in dict.fromkeys(run.mark for run in runs if run.mark))
-    st.dataframe(
-        frame(cells, config),
-        key=f"x_{key}",
-        hide_index=True,
-        height=ROW_PX * (height_rows + 1) + 3,
-        column_config=config,
-        placeholder="–",
-        alt=alt + marks,
-    )
+    tables.draw(f"x_{key}", cells, config, alt + marks, height_rows)
 
 
 def error(label: str, help: str | None = None) -> Any:
@@ -136,9 +114,6 @@ def error(label: str, help: str | None = None) -> Any:
 
 def text(label: str, width: Any = None, **more: Any) -> Any:
     return st.column_config.TextColumn(label, width=width, **more)
-
-
-TEXTS = {"path", "dtype", "what", "mode", "verdict", "compared", "identical", "text"}
 PATH = text("Path", 115, pinned=True)
 EXACTNESS = {
     "path": PATH,

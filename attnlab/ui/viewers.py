@@ -13,7 +13,7 @@ import time
 import streamlit as st
 
 GONE_S = 12.0  # a tab that has not looked for so long; it looks every second, or SLOWEST times that
-FEW = 10  # tabs that need not wait for one another
+FEW = 13  # tabs that need not wait for one another
 SLOWEST = 4  # times the usual interval
 
 

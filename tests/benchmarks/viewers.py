@@ -2,7 +2,7 @@
 
 Each session speaks Streamlit's own protocol as a browser does, timers of fragments included, but draws nothing: 25 real
 browsers would measure the machine that draws for them. The server is real; the worker computes nothing and answers every
-0.6 s, so that the points are those of the fan-out alone. Prints, beside their targets,
+--delay seconds, so that the points are those of the fan-out alone. Prints, beside their targets,
 
     point → session   from the moment the lab stored a measurement to the message that holds it, over all sessions
     runs started      by all those sessions: one
@@ -32,15 +32,14 @@ from attnlab.store import Store
 
 WITHIN_S = 1.0
 QUERY = "?heads=8&head_dim=64&seq=131072&paths=standard,flash,sdpa-flash,sdpa-math"
-DELAY_S = 0.6
 
 
 class Session:
-    """One visitor. `seen`: (path, seq, ms) → Unix time of the first message whose latency chart holds it."""
+    """One visitor."""
 
     def __init__(self, url: str):
         self.url = url.replace("http://", "ws://") + "/_stcore/stream"
-        self.seen: dict[tuple[str, int, float], float] = {}
+        self._charts: list[tuple[float, str]] = []  # read when all is over: reading takes longer than sending
         self._timers: dict[str, asyncio.Task] = {}
 
     async def watch(self, done: asyncio.Event) -> None:
@@ -77,7 +76,8 @@ class Session:
             for fragment_id in message.stop_auto_rerun.fragment_ids:
                 self._stop(fragment_id)
         elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "bidi_component":
-            self._chart(message.delta.new_element.bidi_component)
+            component = message.delta.new_element.bidi_component
+            self._charts.append((time.time(), component.json or component.mixed.json))
 
     def _stop(self, fragment_id: str) -> None:
         if fragment_id in self._timers:
@@ -88,17 +88,17 @@ class Session:
             await asyncio.sleep(interval_s)
             await socket.send(self._rerun(fragment_id))
 
-    def _chart(self, component: object) -> None:
-        text = component.json or component.mixed.json
-        if "Latency" not in text:
-            return
-        now = time.time()
-        for trace in traces(json.loads(text)):
-            if str(trace.get("uid", "")).endswith("-line"):
-                path = trace["uid"].removesuffix("-line")
-                for seq, ms in zip(trace.get("x", ()), trace.get("y", ()), strict=False):
-                    if ms is not None:
-                        self.seen.setdefault((path, seq, ms), now)
+    def seen(self) -> dict[tuple[str, int, float], float]:
+        """(path, seq, ms) → Unix time of the first message whose latency chart holds it."""
+        first: dict[tuple[str, int, float], float] = {}
+        for at, text in self._charts:
+            for trace in traces(json.loads(text)) if "Latency" in text else ():
+                if str(trace.get("uid", "")).endswith("-line"):
+                    path = trace["uid"].removesuffix("-line")
+                    for seq, ms in zip(trace.get("x", ()), trace.get("y", ()), strict=False):
+                        if ms is not None:
+                            first.setdefault((path, seq, ms), at)
+        return first
 
 
 def traces(found: object) -> list[dict]:
@@ -131,9 +131,10 @@ async def watch(url: str, viewers: int, store: Store) -> tuple[list[Session], st
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--viewers", type=int, default=25)
-    viewers = parser.parse_args().viewers
+    parser.add_argument("--delay", type=float, default=0.6, help="seconds that the worker takes for a step")
+    viewers, delay_s = (options := parser.parse_args()).viewers, options.delay
     os.environ["ATTNLAB_WORKER"] = f"{sys.executable} -u {ROOT / 'tests/fake_worker.py'}"
-    os.environ["FAKE_WORKER"] = json.dumps({"kind": "cpu", "delay_s": DELAY_S})
+    os.environ["FAKE_WORKER"] = json.dumps({"kind": "cpu", "delay_s": delay_s})
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder
         with server(Path(folder)) as (process, url):
@@ -146,7 +147,8 @@ def main() -> int:
             for at, kind, m in store.events(run_id):
                 if kind == "measurement" and m["status"] == "ok":
                     stored.setdefault((m["path"], m["seq_kv"], m["device_ms"]), at)
-            late_s = [s.seen[key] - at for key, at in stored.items() for s in sessions if key in s.seen]
+            seen = [session.seen() for session in sessions]
+            late_s = [first[key] - at for key, at in stored.items() for first in seen if key in first]
             unseen = len(stored) * viewers - len(late_s)
             ordered = sorted(late_s)
             p95_s = ordered[int(0.95 * len(ordered))] if ordered else float("inf")
