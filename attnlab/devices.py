@@ -9,6 +9,7 @@ A worker sees the GPU that it is to use, and no other. Nothing here starts CUDA.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,11 @@ class Choice:
     name: str  # for people
     variable: str
     value: str
+
+    @property
+    def short(self) -> str:
+        """The name with no more of a UUID than tells two cards apart: "NVIDIA H200 GPU-cdedaedf"."""
+        return re.sub(r"(GPU-[0-9a-f]{8})-[0-9a-f-]+", r"\1", self.name)
 
 
 CPU = Choice("CPU", "ATTNLAB_DEVICE", "cpu")

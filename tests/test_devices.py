@@ -53,3 +53,8 @@ def test_what_is_not_there_is_refused_with_what_is(two, text):
 def test_a_worker_sees_its_own_device_alone():
     assert devices.worker_command(SECOND, ["python"]) == ["env", "CUDA_VISIBLE_DEVICES=GPU-1", "python"]
     assert devices.worker_command(CPU, ["python"]) == ["env", "ATTNLAB_DEVICE=cpu", "python"]
+
+
+def test_a_name_is_short_enough_for_a_choice_and_tells_two_cards_apart():
+    long = Choice("NVIDIA H200 GPU-cdedaedf-3cce-0178-50b4-d88622c8e3d4", "CUDA_VISIBLE_DEVICES", "GPU-cdedaedf")
+    assert long.short == "NVIDIA H200 GPU-cdedaedf" and CPU.short == "CPU"

@@ -183,6 +183,8 @@ class Bench:
                 verdict = self.trials.verdict(name, problem, say)
                 point = replace(point, provider=verdict.provider)
                 point = work(point, verdict)
+                if self.device.type == "cuda":  # a fault on another stream is this path's, and not the next one's
+                    torch.cuda.synchronize(self.device)
             except torch.OutOfMemoryError as error:
                 point = replace(point, status="oom", reason=out_of_memory(error))
             except DeviceLost as lost:

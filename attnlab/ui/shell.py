@@ -133,8 +133,9 @@ def choose_device(on_change: Callable[[], None]) -> None:
         st.query_params["device"] = st.session_state[CHOSEN]
         on_change()
 
-    index = there.index(chosen_device())
-    st.selectbox("Device", there, index, format_func=lambda choice: choice.name, key="device_box", on_change=chosen)
+    index = there.index(here := chosen_device())
+    names = {"format_func": lambda choice: choice.short, "help": here.name}
+    st.selectbox("Device", there, index, key="device_box", on_change=chosen, **names)
 
 
 def lab() -> Lab:
