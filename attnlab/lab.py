@@ -219,15 +219,15 @@ class Lab:
             self._changed.wait_for(lambda: self._version != version or self._closed, timeout)
             return self._version
 
-    def wait_for_point(self, known: Run, timeout: float | None = None) -> None:
-        """Blocks until the run has a measurement more than `known`, or has ended, or `timeout` seconds."""
+    def wait_for_point(self, known: Run, timeout: float | None = None) -> bool:
+        """Blocks until the run has a measurement more than `known`, or has ended, or `timeout` seconds; False for the last."""
 
         def news() -> bool:
             run = self._runs.get(known.id)
             return run is None or not run.active or run.measurements is not known.measurements
 
         with self._changed:
-            self._changed.wait_for(news, timeout)
+            return self._changed.wait_for(news, timeout)
 
     def wait(self, run_id: str, timeout: float | None = None) -> Run | None:
         """Blocks until the run has ended, or `timeout` seconds; the run as it is then, None when there is none."""

@@ -6,6 +6,7 @@ of date; `results` (the charts), `rates` and `closer` (the second row) and `deta
 run is active, and a click on a point runs `closer` alone. Nothing appears or vanishes meanwhile, so nothing jumps.
 """
 
+import time
 from dataclasses import replace
 
 import streamlit as st
@@ -46,7 +47,8 @@ state.setdefault("run_id", None)  # the run this tab shows
 state.setdefault("next_id", None)  # the one it shows when that has ended
 state.setdefault("asked", None)  # the sweep this tab asked for last
 state.setdefault("request", None)  # the button pressed: run, again or stop
-state.setdefault("drawn_run", None)  # what the charts show
+state.setdefault("drawn_run", None)  # what the charts show, and
+state.setdefault("drawn_at", 0.0)  # since when, by time.monotonic
 painted = state.setdefault("painted", False)  # what is heavy comes with this tab's second run
 
 
@@ -191,12 +193,12 @@ def pulse() -> None:
         st.rerun()
 
 
-@st.fragment(run_every=CHARTS_EVERY_S * pace if active and not replaying else None)
+@st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
 def results() -> None:
-    # A tick that comes while this still draws cuts it short; then there was no time to wait, and is none.
-    if not state.get("page_runs") and not state.get("drawing") and state["drawn_run"] is not None:
-        lab.wait_for_point(state["drawn_run"], POINT_WAIT_S * pace)
-    state["drawing"] = True
+    ticks = not state.get("page_runs")
+    if ticks and state["drawn_run"] is not None:
+        viewers.wait_for_turn(state["drawn_at"])
+        viewers.wait(POINT_WAIT_S * pace, lambda step_s: lab.wait_for_point(state["drawn_run"], step_s))
     snapshot = look()
     state["drawn_run"] = snapshot.run
     run = shown(snapshot)
@@ -221,7 +223,9 @@ def results() -> None:
         with slot:
             alt = f"{name.capitalize()} against sequence length"
             chart.plotly_chart(figure, key=name, height=CHART_HEIGHT, alt=alt)
-    state["drawing"] = False
+    state["drawn_at"] = time.monotonic()
+    if ticks:
+        viewers.let_it_go()
 
 
 @st.fragment(run_every=ROW_EVERY_S * pace if active and not replaying else None)
@@ -272,3 +276,5 @@ with closer_slot:
 details()
 state["painted"] = True
 pulse()
+if active and pace > 1:
+    viewers.let_it_go()

@@ -253,6 +253,8 @@ def stage() -> None:
     with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small", key="stage_line"):
         st.markdown(f"**{script.place(number)}**", width="content", wrap=False)
         st.markdown(standing(live, run, is_kept), width="stretch", wrap=False)
+    if not state.get("stage_page_runs"):
+        viewers.let_it_go()
 
 
 def measured_part(live: Run | None, run: Run | None) -> None:

@@ -8,7 +8,9 @@ public way to serve a folder that lies outside the app.
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,11 @@ _JS = "\n".join(
         Path(__file__).with_suffix(".js").read_text(encoding="utf-8"),
     ]
 )
+
+
+# declare_component asks inspect which module calls it, and of two threads that ask at once for the first time one is told:
+# none. So the answer stands there before the first visitors come, who may be many.
+inspect.modulesbyfile[inspect.getabsfile(sys.modules[__name__])] = __name__
 
 
 def slots(count: int, paths: int) -> list[Any]:

@@ -1,7 +1,7 @@
-"""How many tabs look at this server, so that each asks less often the more there are.
+"""How many tabs look at this server, so that each draws less often the more there are, and all of it arrives.
 
-A tab that looks again and again costs the server some milliseconds of one thread each time. Alone it may do so four times a
-second; with 25 of them all would come late.
+A tab that draws again and again costs the server some 10 ms of one thread each time. Alone it may do so four times a second;
+with 25 of them all would come late.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Callable
 
 import streamlit as st
 
 GONE_S = 12.0  # a tab that has not looked for so long; it looks every second, or SLOWEST times that
-FEW = 13  # tabs that need not wait for one another
+FEW = 10  # tabs that need not wait for one another
 SLOWEST = 4  # times the usual interval
+GAP_S = 0.2  # at least, between two drawings of a tab's charts, where there are more than FEW; times the pace
+SENT_S = 0.05  # in which what was drawn goes out to the browser; times the pace
+STEP_S = 0.05  # after which a waiting tab looks whether its visitor has asked for something
 
 
 @st.cache_resource(show_spinner=False)
@@ -37,3 +41,24 @@ def count() -> int:
 def pace() -> int:
     """How many times longer than alone a tab waits until it looks again: 1 up to FEW tabs, 2 up to twice as many, …"""
     return min(-(-count() // FEW), SLOWEST)
+
+
+def wait(seconds: float, over: Callable[[float], bool]) -> None:
+    """Calls `over` with some seconds, which it may take, until it answers True or all are used up. A visitor who touches
+    something need not wait for the end: reading the session's state is where Streamlit begins another run."""
+    until = time.monotonic() + seconds
+    while (left_s := until - time.monotonic()) > 0 and st.session_state["_viewer"]:
+        if over(min(left_s, STEP_S)):
+            return
+
+
+def wait_for_turn(drawn_at: float) -> None:
+    """Where there are many tabs, until GAP_S have passed since this one drew last, by time.monotonic."""
+    if (now := pace()) > 1:
+        wait(drawn_at + GAP_S * now - time.monotonic(), time.sleep)
+
+
+def let_it_go() -> None:
+    """Waits a moment at the end of a drawing. Streamlit drops what it has not sent of a fragment when that fragment runs
+    again, and on a busy server the next run waits already: tabs were seen that got nothing for ten seconds."""
+    time.sleep(SENT_S * pace())
