@@ -231,7 +231,7 @@ class CudaTimer:
         self._uuid = str(torch.cuda.get_device_properties(device).uuid)
         self.l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
         self.flush_bytes = max(FLUSH_FACTOR * self.l2_bytes, SMALLEST_FLUSH_BYTES)
-        # One for all graphs. Matrix products take a workspace for each stream; taken here, it is no part of any graph's memory.
+        # One for all graphs. Matrix products take a workspace for each stream: taken here, it is in no graph's memory.
         self._capturing = torch.cuda.Stream(device)
         with torch.cuda.stream(self._capturing):
             torch.mm(*torch.zeros(2, 64, 64, device=device, dtype=torch.bfloat16))
