@@ -74,9 +74,10 @@ def _cuda() -> bool:
 
 @pytest.fixture(autouse=True)
 def private_home(tmp_path, monkeypatch):
-    """No test reads or writes the user's own runs."""
+    """No test reads or writes the user's own runs, or waits for another's lock of a device."""
     home = tmp_path / "attnlab-home"
     monkeypatch.setenv("ATTNLAB_HOME", str(home))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the processes that a test starts
     return home
 
 
@@ -114,7 +115,6 @@ def page_lab(private_home, monkeypatch):
     labs: list[Lab] = []
 
     def make(recorded: dict, real: bool = False, **fake) -> Lab:
-        monkeypatch.setenv("TMPDIR", str(private_home.parent))  # a device lock of its own: other tests may be measuring
         monkeypatch.setenv("FAKE_WORKER", json.dumps(fake))
         if not labs:
             labs.append(Lab(Store(private_home), worker_command=None if real else FAKE))

@@ -783,7 +783,6 @@ def test_one_of_several_gpus_is_chosen_by_name_and_uuid_and_measured_by_a_worker
     monkeypatch.setattr(shell, "_devices", lambda: tuple(gpus))
     fake = [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
     monkeypatch.setattr(shell, "default_worker_command", lambda: fake)
-    monkeypatch.setenv("TMPDIR", str(private_home.parent))
     shell._lab.clear()
     labs = {}
     try:

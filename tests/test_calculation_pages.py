@@ -241,7 +241,7 @@ def test_what_was_set_is_there_when_the_visitor_comes_back(open_page):
 def test_in_a_browser_the_picture_is_on_the_first_screen_of_a_small_projector(
     chromium_page, start_app, tmp_path, name, charts_there
 ):
-    chromium_page.goto(start_app(ROOT / "app.py", env={"TMPDIR": str(tmp_path)}, query=f"/{name}"))
+    chromium_page.goto(start_app(ROOT / "app.py", query=f"/{name}"))
     drawn = chromium_page.locator(".attnlab-chart .main-svg")
     drawn.nth(charts_there - 1).wait_for()
     chart = chromium_page.locator(".attnlab-chart")

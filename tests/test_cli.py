@@ -30,7 +30,6 @@ SMALL = ("--batch", "1", "--heads", "2", "--dim", "32", "--dtype", "float32")
 def environment(tmp_path):
     def make(fake=None):
         variables = {**os.environ, "ATTNLAB_HOME": str(tmp_path / "home"), "PYTHONIOENCODING": "utf-8"}
-        variables["TMPDIR"] = str(tmp_path)  # a device lock of its own: other tests may be measuring
         if fake is not None:
             variables |= {"ATTNLAB_WORKER": FAKE_WORKER, "FAKE_WORKER": json.dumps(fake)}
         return variables

@@ -261,7 +261,7 @@ def test_in_a_browser_a_first_visit_to_the_page_checks_and_goes_to_the_live_page
     chromium_page, start_app, tmp_path
 ):
     query = "/exactness?" + "&".join(f"x_{key}={value}" for key, value in TINY.items())
-    chromium_page.goto(start_app(ROOT / "app.py", env={"TMPDIR": str(tmp_path)}, query=query))
+    chromium_page.goto(start_app(ROOT / "app.py", query=query))
     check = chromium_page.locator(".st-key-x_check button:enabled").first
     check.click()
     headline = chromium_page.get_by_test_id("stHtml").locator("p").first

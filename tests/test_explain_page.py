@@ -265,7 +265,7 @@ def test_in_a_browser_playing_the_tiles_reruns_nothing_and_shows_the_arithmetic(
     sent = []
     chromium_page.on("websocket", lambda socket: socket.on("framesent", lambda data: sent.append(data)))
     chromium_page.goto(
-        start_app(ROOT / "app.py", env={"TMPDIR": str(tmp_path)}, query=f"/explain?w_section=Tiles&{shape}")
+        start_app(ROOT / "app.py", query=f"/explain?w_section=Tiles&{shape}")
     )
     tiles = chromium_page.locator(".attnlab-tiles")
     tiles.wait_for()

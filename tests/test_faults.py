@@ -182,7 +182,6 @@ def test_a_worker_that_comes_back_at_the_second_try_costs_no_point_more(make_lab
 @pytest.fixture
 def lab_on(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTNLAB_FAULTY", "1")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
     for fault in FAULTS:
         monkeypatch.setitem(PATHS, f"faulty-{fault}", PathInfo(f"faulty-{fault}", "faulty", ""))
     labs = []

@@ -30,7 +30,7 @@ from attnlab.problem import DIRECTIONS, DTYPE_BYTES, AttentionProblem, ProblemEr
 from attnlab.store import Store
 from attnlab.sweep import Sweep, default_sweep
 from attnlab.tiling import Tiling
-from attnlab.ui import exactness_form, explain_form, kept, link, points, shape_form, shell, status, text, tiles
+from attnlab.ui import exactness_form, explain_form, kept, link, points, shape_form, shell, status, tables, text, tiles
 from attnlab.ui.controls import Form
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -393,7 +393,7 @@ def stands(run) -> None:
     summary.sentence(run)
     growth.lines(run)
     table.rows(run)
-    points.frame(run)
+    tables.arrow(points.rows(run), points.CONFIG)
     for seq in run.sweep.seqs:
         summary.headline(run, seq)
         ladder.ladder(run, seq)

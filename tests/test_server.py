@@ -78,7 +78,7 @@ def serve(start_app, tmp_path):
 
     def start(**mode) -> tuple[str, int]:
         url = start_app(
-            ROOT / "app.py", {"ATTNLAB_WORKER": FAKE, "FAKE_WORKER": json.dumps(mode), "TMPDIR": str(tmp_path)}
+            ROOT / "app.py", {"ATTNLAB_WORKER": FAKE, "FAKE_WORKER": json.dumps(mode)}
         )
         port = int(url.rpartition(":")[2])
         return url, next(pid for pid in children(os.getpid()) if f"{port}" in command(pid))
@@ -145,7 +145,6 @@ def test_a_run_is_finished_when_every_tab_is_closed(serve, private_home):
 def test_a_second_server_on_the_device_is_told_who_holds_it_and_waits(tmp_path, monkeypatch):
     """Two labs with real workers, one of which measures without end. What is said stands in the page's status line."""
     monkeypatch.setenv("ATTNLAB_FAULTY", "1")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a lock of their own
     monkeypatch.setitem(PATHS, "faulty-hang", PathInfo("faulty-hang", "faulty", ""))
     command = [sys.executable, "-m", "attnlab.worker", "--device", "cpu"]
     problem = AttentionProblem(batch=1, seq_q=512, heads=1, head_dim=16, dtype="float32")

@@ -35,7 +35,6 @@ def open_stage(private_home, monkeypatch):
     def open_stage(link=None, live=False, **mode):
         for lab in labs:
             lab.close()
-        monkeypatch.setenv("TMPDIR", str(private_home.parent))  # a device lock of its own: other tests may be measuring
         monkeypatch.setenv("FAKE_WORKER", json.dumps(mode))
         command = [sys.executable, "-u", str(ROOT / "tests/fake_worker.py")]
         labs.append(Lab(Store(private_home), worker_command=command))

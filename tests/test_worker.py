@@ -22,7 +22,7 @@ PROBLEM = {"batch": 1, "seq_q": 512, "heads": 2, "head_dim": 32, "dtype": "float
 
 class Conversation:
     def __init__(self, tmp_path: Path, **env: str):
-        environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT), **env}
+        environment = {**os.environ, "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT), **env}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "attnlab.worker"],
             stdin=subprocess.PIPE,
@@ -157,7 +157,7 @@ def test_what_a_library_prints_cannot_reach_the_stream(talk, tmp_path):
         "import os, sys; sys.argv = ['w']; import attnlab.worker as w; import attnlab.measure.facts as f; "
         "f.cpu_name = lambda: (print('python noise'), os.system('echo C noise'), 'noisy')[2]; w.main()"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT)}
     process = subprocess.run(
         [sys.executable, "-c", code], input="", capture_output=True, text=True, env=environment, timeout=60
     )
@@ -210,7 +210,7 @@ sys.stdin.read()
 
 def test_it_ends_with_its_program_even_when_no_thread_of_it_runs(tmp_path):
     """As one that hangs in native code with Python's lock taken: it cannot see that its input has ended."""
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "ATTNLAB_DEVICE": "cpu", "PYTHONPATH": str(ROOT)}
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
