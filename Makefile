@@ -4,6 +4,7 @@
 #   PYTHON  the Python that makes the environment
 #   TORCH   a torch to install first, as arguments of pip install, such as TORCH=torch==2.13.0
 #   TESTS   what pytest runs, such as TESTS="tests/test_lab.py -x"; all tests when empty
+#   JOBS    so many processes run all tests side by side; one after the other on a GPU, where they would disturb its clocks
 
 PYTHON ?= python3
 TORCH ?=
@@ -13,6 +14,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 # Without an NVIDIA driver the tests leave out flash-attn-4 and its CUDA compiler: hundreds of megabytes that cannot run.
 DRIVER := $(wildcard /proc/driver/nvidia/version /dev/dxg)
+JOBS ?= $(if $(DRIVER),0,4)
 # With a screen Streamlit opens the browser; without one it says where the page is.
 SCREEN := $(if $(DISPLAY)$(WAYLAND_DISPLAY),--server.headless=false --server.showEmailPrompt=false)
 
@@ -22,7 +24,7 @@ run: $(VENV)/for-running
 	$(VENV)/bin/python -m streamlit run app.py $(SCREEN)
 
 test: $(VENV)/for-tests chromium
-	$(VENV)/bin/python -m pytest $(TESTS)
+	$(VENV)/bin/python -m pytest $(if $(TESTS),$(TESTS),-n $(JOBS))
 
 lint: $(VENV)/for-tests
 	$(VENV)/bin/python -m ruff check .

@@ -16,6 +16,8 @@ from pathlib import Path
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
              "--disable-component-update", "--no-first-run")  # fmt: skip
+# Chromium makes a socket in a folder of $TMPDIR and aborts where its path is too long: 107 bytes, by unix(7).
+TEMPORARY_MAX = 107 - len("/org.chromium.Chromium.XXXXXX/SingletonSocket")
 PNG = b"\x89PNG\r\n"  # what a picture of this kind begins with
 
 
@@ -40,10 +42,13 @@ def find() -> str | None:
 def run(program: str, arguments: Sequence[str], folder: Path, limit_s: float) -> Ended:
     """Runs it to its end; its profile is in `folder`. Raises subprocess.TimeoutExpired after `limit_s`, and OSError."""
     command = [program, *arguments, *ARGUMENTS, f"--user-data-dir={folder}/profile"]
+    environment = os.environ | {"HOME": str(folder)}
+    if len(environment.get("TMPDIR", "")) > TEMPORARY_MAX:
+        environment["TMPDIR"] = "/tmp"
     out, err = folder / "out", folder / "err"  # files, not pipes: its children could hold a pipe open
     with out.open("wb") as out_file, err.open("wb") as err_file:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, env=os.environ | {"HOME": str(folder)},
+            command, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, env=environment,
             start_new_session=True,
         )  # fmt: skip
     try:

@@ -272,7 +272,7 @@ def test_lines_of_the_recorded_run():
     assert "s^2.00 for standard" in memory and "s^1.00 for flash" in memory
     assert crossing == "From 1,024 to 16,384 flash is faster than standard; up to 512 the host's launch cost dominates."
     assert settled.startswith("The speed-up stops growing at 8,192, at 8.8×: ")
-    assert "because the rate of standard rises from 85.4 to 128 TFLOP/s" in settled
+    assert "because the rate of standard rises from 86.2 to 127 TFLOP/s" in settled
 
 
 @pytest.mark.parametrize("state", ["running", "cancelled", "failed", "done"])

@@ -165,7 +165,7 @@ def test_html_holds_the_charts_number_by_number_in_the_colours_of_a_theme(shippe
         assert line["y"] == [run.get("flash", seq).device_ms for seq in run.sweep.seqs]
         assert line["line"]["color"] == figures.PATH_COLORS["flash"][theme == "dark"]
         assert "var(--attn" not in json.dumps(list(found.values()))
-    assert "At sequence 16,384 flash is 5.0× faster" in page and "580.159.04" in page
+    assert "At sequence 16,384 flash is 6.0× faster" in page and "580.159.04" in page
 
 
 def test_html_says_once_what_nobody_began():
