@@ -14,7 +14,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 # Without an NVIDIA driver the tests leave out flash-attn-4 and its CUDA compiler: hundreds of megabytes that cannot run.
 DRIVER := $(wildcard /proc/driver/nvidia/version /dev/dxg)
-JOBS ?= $(if $(DRIVER),0,4)
+JOBS ?= $(if $(DRIVER),0,2)
 # With a screen Streamlit opens the browser; without one it says where the page is.
 SCREEN := $(if $(DISPLAY)$(WAYLAND_DISPLAY),--server.headless=false --server.showEmailPrompt=false)
 

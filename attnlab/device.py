@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attnlab.checked import check_fields
+from attnlab.checked import check_fields, shown
 
 KINDS = ("cuda", "cpu")
 PATH_STATES = ("ready", "untested", "missing", "broken")
@@ -63,7 +63,7 @@ class Device:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"a device's kind is {self.kind!r}; legal: {', '.join(KINDS)}")
+            raise ValueError(f"a device's kind is {shown(self.kind)}; legal: {', '.join(KINDS)}")
 
     @property
     def key(self) -> str:

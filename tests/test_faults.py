@@ -226,7 +226,7 @@ def test_a_worker_that_dies_is_a_fault_of_the_path_that_killed_it(lab_on):
 
 
 def test_a_call_that_hangs_is_a_timeout_and_the_rest_is_measured(lab_on):
-    done = run(lab_on("cpu", time_limit_s=4.0), "faulty-hang", "standard", seqs=(512,))
+    done = run(lab_on("cpu", time_limit_s=6.0), "faulty-hang", "standard", seqs=(512,))
     assert statuses(done, "faulty-hang") == ["timeout"] and statuses(done, "standard") == ["ok"]
 
 

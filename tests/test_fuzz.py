@@ -555,9 +555,9 @@ def busy_lab(tmp_path_factory):
 
 def heard(lab: Lab, lines: list[bytes]) -> None:
     """Returns when the lab has taken in the lines, as if its worker had written them."""
+    lab.notes.clear()
     for line in [*lines, b"this was the last\n"]:
         lab._inbox.put(("line", lab._process, line))
-    lab.notes.clear()
     for _ in range(20_000):
         if any("this was the last" in note for note in list(lab.notes)):
             return
