@@ -6,10 +6,10 @@ What the keys do is tested by the request that they and the buttons end in; the 
 import json
 import re
 import sys
-import time
 from html import unescape
 from pathlib import Path
 
+import apptest
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -20,7 +20,6 @@ from attnlab.store import Store
 from attnlab.ui import keys, shell
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT_S = 60.0
 SHIPPED = talk.read(talk.SHIPPED)
 MARK = "recorded on NVIDIA H200, 2026-11-30"
 
@@ -59,14 +58,7 @@ def open_stage(private_home, monkeypatch):
 
 
 def until(page, ready):
-    limit = time.monotonic() + LIMIT_S
-    while True:
-        page.run()
-        assert not page.exception
-        if ready(page):
-            return page
-        assert time.monotonic() < limit, f"the stage still says {line(page)!r}"
-        time.sleep(0.05)
+    return apptest.until(page, ready, lambda page: f"the stage still says {line(page)!r}")
 
 
 def followed(page):

@@ -1,9 +1,11 @@
 """The more tabs look, the less often each of them does."""
 
+import inspect
+
 import pytest
 import streamlit as st
 
-from attnlab.ui import viewers
+from attnlab.ui import chart, viewers
 
 
 @pytest.fixture
@@ -36,3 +38,48 @@ def test_a_tab_that_looks_again_is_one_tab_and_one_that_is_gone_is_none(tabs):
 
 def test_tabs_that_wait_longest_are_not_taken_for_gone():
     assert viewers.GONE_S > 2 * viewers.SLOWEST  # the page looks every second, times its pace
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self, monkeypatch, tabs: int):
+        self.now, self.slept = 100.0, []
+        monkeypatch.setattr(viewers.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(viewers.time, "sleep", self.sleep)
+        monkeypatch.setattr(viewers, "count", lambda: tabs)
+        monkeypatch.setattr(st, "session_state", {"_viewer": "0"})
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def test_a_tab_among_many_draws_no_sooner_than_its_turn_and_waits_in_steps(monkeypatch):
+    clock = Clock(monkeypatch, tabs=25)
+    viewers.wait_for_turn(drawn_at=99.9)
+    assert clock.now == pytest.approx(99.9 + 3 * viewers.GAP_S) and max(clock.slept) <= viewers.STEP_S
+    clock.slept.clear()
+    viewers.wait_for_turn(drawn_at=90.0)
+    assert not clock.slept
+
+
+def test_a_tab_among_few_has_no_turn_and_what_it_drew_goes_out_all_the_same(monkeypatch):
+    clock = Clock(monkeypatch, tabs=1)
+    viewers.wait_for_turn(drawn_at=clock.now)
+    assert not clock.slept
+    viewers.let_it_go()
+    assert clock.slept == [viewers.SENT_S]
+
+
+def test_a_wait_is_over_with_the_first_news(monkeypatch):
+    clock, asked = Clock(monkeypatch, tabs=1), []
+    viewers.wait(1.0, lambda step_s: (asked.append(step_s), clock.sleep(step_s), len(asked) == 3)[-1])
+    assert len(asked) == 3
+    viewers.wait(1.0, clock.sleep)
+    assert sum(clock.slept) == pytest.approx(3 * viewers.STEP_S + 1.0)
+
+
+def test_the_first_visitors_of_a_server_may_be_many():
+    """declare_component asks inspect for the module that calls it, which two threads at once may get wrong."""
+    assert inspect.modulesbyfile[inspect.getabsfile(chart)] == chart.__name__
