@@ -175,7 +175,7 @@ class Planner:
         to short. The samples of the quick pass count on: a visit adds what is missing.
         """
         quick_s = sum(  # without compiling
-            QUICK_SAMPLES * self._call_s(m) + OVERHEAD_CALLS * call_ms(m) / 1e3 for m in points.values()
+            QUICK_SAMPLES * self._one_sample_s(m) + OVERHEAD_CALLS * call_ms(m) / 1e3 for m in points.values()
         )
         allowed_s = min(self.sweep.budget_s, self.quick_s + max(REFINE_SHARE * self.sweep.budget_s, quick_s))
         left_s = allowed_s - elapsed_s
@@ -186,13 +186,12 @@ class Planner:
             dearest, cheaper = visits[-1], visits[:-1]
             have = min(m.samples for m in dearest)
             # Those that have more than the fewest need less.
-            more_s = sum((m.samples - have) * self._call_s(m) for m in dearest)
+            more_s = sum((m.samples - have) * self._one_sample_s(m) for m in dearest)
             for_it_s = (
                 left_s - sum(self._visit_s(m) for visit in cheaper for m in visit) - sum(map(self._beside_s, dearest))
             )
-            affordable = int(
-                (for_it_s + more_s) / self._round_s(dearest) + 1e-6
-            )  # a sum may lie just below what it comes to
+            # A sum may lie just below what it comes to.
+            affordable = int((for_it_s + more_s) / self._round_s(dearest) + 1e-6)
             if affordable > 0:
                 samples = max(have + 1, min(REFINED_SAMPLES, have + affordable))
                 break
@@ -201,7 +200,7 @@ class Planner:
             return None
         waiting = [m for visit in visits for m in visit]
         if sum(map(self._visit_s, waiting)) <= left_s:
-            needed = [self._missing(m) * self._call_s(m) for m in waiting]
+            needed = [self._missing(m) * self._one_sample_s(m) for m in waiting]
             budget_s = water_level(needed, left_s - sum(map(self._beside_s, waiting)))
         else:
             budget_s = 0.0  # the least number of samples and no more
@@ -217,7 +216,7 @@ class Planner:
             min_samples=samples,
             target=self.sweep.precision,
             predicted_s=sum(
-                self._beside_s(m) + max(budget_s, max(samples - m.samples, 0) * self._call_s(m)) for m in here
+                self._beside_s(m) + max(budget_s, max(samples - m.samples, 0) * self._one_sample_s(m)) for m in here
             ),
         )
 
@@ -235,14 +234,14 @@ class Planner:
     def _sample_s(self, problem: AttentionProblem, ms: float) -> float:
         """What a sample costs the run, with its share of a rest."""
         rested = pace(problem, self.device, ms)
-        return ms / 1e3 + (rested.rest_s / rested.calls if rested else 0.0)
+        return ms / 1e3 + (rested.share_s if rested else 0.0)
 
-    def _call_s(self, m: Measurement) -> float:
+    def _one_sample_s(self, m: Measurement) -> float:
         return self._sample_s(m.problem, call_ms(m))
 
     def _round_s(self, points: Iterable[Measurement]) -> float:
         """Seconds for one sample of each."""
-        return sum(map(self._call_s, points))
+        return sum(map(self._one_sample_s, points))
 
     def _missing(self, m: Measurement) -> int:
         """How many samples a refined point has more."""
@@ -250,7 +249,7 @@ class Planner:
 
     def _visit_s(self, m: Measurement) -> float:
         """What it takes to refine a point."""
-        return self._beside_s(m) + self._missing(m) * self._call_s(m)
+        return self._beside_s(m) + self._missing(m) * self._one_sample_s(m)
 
     def _beside_s(self, m: Measurement) -> float:
         """Of that, what goes by beside the samples."""

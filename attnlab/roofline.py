@@ -92,6 +92,11 @@ class Pace:
     calls: int
     rest_s: float
 
+    @property
+    def share_s(self) -> float:
+        """Of the rest, what falls to each call."""
+        return self.rest_s / self.calls
+
 
 def pace(problem: AttentionProblem, device: Device, ms: float) -> Pace | None:
     """How calls of `ms` must follow one another so that the card's power limit does not change their time; None: as they

@@ -63,7 +63,7 @@ def run_through(sweep: Sweep, device: Device, ms_of, free_bytes: int | None = No
             ms = ms_of(path, plan.seq)
             have = 0 if plan.phase == "quick" else points[path, plan.seq].samples
             rested = pace(plan.problem, device, ms)
-            sample_s = ms / 1e3 + (rested.rest_s / rested.calls if rested else 0.0)
+            sample_s = ms / 1e3 + (rested.share_s if rested else 0.0)
             new = max(plan.min_samples - have, min(300, int(plan.budget_s / sample_s)))
             overhead = OVERHEAD_CALLS
             if plan.phase == "refined" and device.kind == "cuda" and ms >= LONG_CALL_S * 1e3:

@@ -405,9 +405,7 @@ class CudaTimer:
         except Exception as error:  # whatever a library raises for a call that it cannot capture is its answer
             # A capture that did not end well leaves the allocator in its midst: it would never again give back what it
             # holds in store when memory runs out.
-            with contextlib.suppress(
-                RuntimeError, AttributeError
-            ):  # it had ended after all, or PyTorch has no such call
+            with contextlib.suppress(RuntimeError, AttributeError):  # it had ended, or PyTorch has no such call
                 torch._C._cuda_endAllocateToPool(self.device.index or 0, pool)
             series.no_graph = f"no CUDA graph: {first_line(error)}"
             # The generator was told that it is captured, and would refuse to draw for ever.

@@ -23,11 +23,11 @@ from attnlab.comparison import MOST
 from attnlab.history import Entry
 from attnlab.store import Store
 from attnlab.ui import headline, shell
+from attnlab.ui.tables import ROW_PX
 from attnlab.ui.text import CONTROL
 
 PAGE_ROWS = 50
 ROWS = 7  # on the screen at once
-ROW_PX = 37
 CHOSEN_MAX = 1_000
 DESCRIBE_S = 0.2  # of a page's run go into sentences that the list still lacks
 KEY = "runs_table"
