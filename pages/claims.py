@@ -2,7 +2,7 @@
 
 Read from top to bottom: whose runs (this machine's or recorded ones), the count in a sentence, then the claims, each with
 its setting, what was measured and a verdict by the rule in attnlab/claims.py. A button measures one, or all that can be.
-`rows` redraws itself while something is measured.
+`rows` redraws itself while something is measured; `follow` runs the page again when that, or the device, is another.
 """
 
 import streamlit as st
@@ -113,10 +113,8 @@ def rows() -> None:
                 args=((claim.name,),),
                 disabled=replaying or worker.device is None or bool(claim.untestable(device)) or going_on,
             )
-    if state.get("claims_busy") and not busy():
-        state["claims_busy"] = False
-        st.rerun()  # the page then stops to look
 
 
-state["claims_busy"] = busy()
+follow = head.watch(worker, busy)
 rows()
+follow()

@@ -3,7 +3,7 @@
 Read from top to bottom: what the visitor asks for (the form, the buttons), what this tab does about it (submit, cancel),
 what is shown: one finding in words, the error against sequence length, every answer with its verdict, then repeats,
 numerical edges and what is supported. Each question is a run of its own (a sweep with a task); exactness is one for each
-dtype. `answers` and `section` redraw themselves while their runs are active; `pulse` reruns the page when that changes.
+dtype. `answers` and `section` redraw themselves while their runs are active; `follow` reruns the page when that changes.
 """
 
 import streamlit as st
@@ -135,21 +135,11 @@ stop_slot.button(
 # What is shown.
 
 
-def situation() -> tuple:
-    """What a run of the whole page depends on. When it changes, the page is out of date."""
-    snapshot = lab.snapshot()
-    device, paths = snapshot.worker.device, tuple((path.name, path.usable) for path in snapshot.worker.paths)
-    active = tuple(any(run.active for run in live_runs(task)) for task in looks)
-    return device.key if device else None, snapshot.worker.state == "failed", paths, lab.store.problem, active
+def situation() -> tuple[bool, ...]:
+    return tuple(any(run.active for run in live_runs(task)) for task in looks)
 
 
-drawn = situation()
-
-
-@st.fragment(run_every=1.0)
-def pulse() -> None:
-    if not state.pop("exactness_page_runs", False) and situation() != drawn:
-        st.rerun()
+follow = head.watch(worker, situation)
 
 
 def standing(runs: list[Run]) -> str:
@@ -265,7 +255,6 @@ def heading(title: str, label: str, task: str, help: str) -> None:
         )
 
 
-state["exactness_page_runs"] = True
 answers()
 
 heading(
@@ -297,4 +286,4 @@ heading(
     "Each feature is launched on each path, and its answer held to float64.",
 )
 draw("support")
-pulse()
+follow()

@@ -2,7 +2,7 @@
 
 Read from top to bottom: what is shown and for which problem (the form), what this tab does about it (submit, cancel), the
 part that was chosen. All but the measured numbers is arithmetic on the problem. `part` redraws itself while a run is
-active; `pulse` reruns the page when that changes.
+active; `follow` reruns the page when that changes.
 """
 
 import streamlit as st
@@ -121,19 +121,7 @@ stop_slot.button("Stop", key="w_stop", width="stretch", on_click=press, args=("s
 # What is shown.
 
 
-def situation() -> tuple:
-    """What a run of the whole page depends on. When it changes, the page is out of date."""
-    worker = lab.snapshot().worker
-    return worker.device.key if worker.device else None, worker.state == "failed", lab.store.problem, active()
-
-
-drawn = situation()
-
-
-@st.fragment(run_every=1.0)
-def pulse() -> None:
-    if not state.pop("explain_page_runs", False) and situation() != drawn:
-        st.rerun()
+follow = head.watch(worker, active)
 
 
 def standing(run: Run | None) -> str:
@@ -183,8 +171,7 @@ def standing_now() -> None:
     st.markdown(standing(shown()), wrap=False)
 
 
-state["explain_page_runs"] = True
 with standing_slot:
     standing_now()
 part()
-pulse()
+follow()

@@ -34,7 +34,7 @@ state = st.session_state
 
 # The form.
 
-run, worker = run_choice.choose("m_show")
+run, worker, follow = run_choice.choose("m_show")
 mark = run.mark if run else ""
 kept.fill(PREFIX, FIELDS)
 
@@ -165,4 +165,4 @@ for said, say in ((refusal, says.error), (note, says.warning)):
     if said:
         say(text.escape(said))
 
-run_choice.follow()
+follow()

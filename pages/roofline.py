@@ -27,7 +27,7 @@ shell.guard()
 
 # The form.
 
-run, worker = run_choice.choose("r_show")
+run, worker, follow = run_choice.choose("r_show")
 mark = run.mark if run else ""
 kept.fill(PREFIX, FIELDS)
 with st.sidebar:
@@ -110,4 +110,4 @@ st.subheader("The estimate on paper", anchor=False)
 st.markdown(text.escape(textbook.what_is_wrong()))
 roofline_tables.on_paper()
 
-run_choice.follow()
+follow()

@@ -19,6 +19,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -78,6 +79,7 @@ def private_home(tmp_path, monkeypatch):
     home = tmp_path / "attnlab-home"
     monkeypatch.setenv("ATTNLAB_HOME", str(home))
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the processes that a test starts
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # for this one, which has read it long ago
     return home
 
 

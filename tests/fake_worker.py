@@ -16,6 +16,7 @@ it misbehaves; "at" values are [path, seq] or "everywhere", and what happens the
     die_at_start, fatal_at_start, garbage, half_line                true
     lost                                                            {"how", "file", "at"}: see CANNOT_START
     escape, stray                                                   a child holds the output; uncalled-for measurements
+    start_file                                                      the start waits for this file
     waiting_s                                                       so long another program holds the device
     faults                                                          {"share", "log"}: at random points one of ACCIDENTS
     outlier_at, no_graph_at, throttle_at                            one more sample, left out; no CUDA graph; a slow clock
@@ -215,6 +216,8 @@ def measure(command: dict[str, Any]) -> None:
 def main() -> None:
     threading.Thread(target=listen, daemon=True).start()
     time.sleep(MODE.get("start_s", 0.0))
+    while "start_file" in MODE and not Path(MODE["start_file"]).exists():
+        time.sleep(0.05)
     if MODE.get("die_at_start"):
         print("ModuleNotFoundError: No module named 'torch'", file=sys.stderr, flush=True)
         os._exit(1)

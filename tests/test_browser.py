@@ -332,6 +332,22 @@ def test_a_first_visit_to_the_address_of_a_page_finds_the_app(chromium_page, fak
     assert chromium_page.title() == "AttnLab"
 
 
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("claims", "Test all that can be tested here"), ("exactness", "Check"), ("explain", "Measure the kernels")],
+)
+def test_a_page_opened_before_the_device_is_known_can_measure_once_it_is(
+    chromium_page, fake_app, tmp_path, address, name
+):
+    from playwright.sync_api import expect  # where there is none, these tests are skipped
+
+    chromium_page.goto(f"{fake_app(start_file=str(tmp_path / 'go'))}/{address}")
+    button = chromium_page.get_by_role("button", name=name)
+    expect(button).to_be_disabled(timeout=60_000)
+    (tmp_path / "go").touch()
+    expect(button).to_be_enabled(timeout=60_000)
+
+
 @pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 720)])
 @pytest.mark.skipif(not hasattr(st, "grid"), reason="Streamlit 1.65, the last for Python 3.10, pads the page more")
 def test_the_first_screen_holds_the_sentence_and_the_curves(chromium_page, fake_app, width, height):

@@ -19,7 +19,7 @@ def open_page(page_lab):
         lab = page_lab(dict(recorded), **fake)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         app.run()
-        app.switch_page("pages/claims.py")
+        app.switch_page("pages/claims.py").run()
         return until(app, lambda app: lab.snapshot().worker.device is not None, said).run()
 
     open_page.labs = page_lab.labs
@@ -69,3 +69,14 @@ def test_recorded_runs_are_judged_and_marked(open_page):
     assert "(recorded on NVIDIA H200, " in words and ":violet-badge[recorded on NVIDIA H200, " in words
     assert ":red-badge[✗ does not hold]" in words and ":green-badge[✓ holds]" in words
     assert page.button("c_all").disabled
+
+
+def test_whoever_comes_before_the_device_is_known_sees_recorded_runs_once_it_is_a_cpu(page_lab):
+    lab = page_lab(dict(recorded_runs()[0].items()), kind="cpu", start_s=3600)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    assert app.switch_page("pages/claims.py").run().selectbox("c_show").value == "Measure on this machine"
+    lab.close()
+    page_lab.labs.clear()
+    page_lab(dict(recorded_runs()[0].items()), kind="cpu")
+    until(app, lambda page: "(recorded on NVIDIA H200, " in said(page), said)
+    assert app.selectbox("c_show_recorded").value == "NVIDIA H200"

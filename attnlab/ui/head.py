@@ -1,4 +1,5 @@
-"""The first line of a page: what this machine measures on, and whose numbers are shown."""
+"""The first line of a page: what this machine measures on, and whose numbers are shown; and the page's last, which runs it
+again when that is out of date."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from attnlab.ui import link, shell, status
 from attnlab.ui.text import escape
 
 CHOICE_PX = 340
+LOOK_EVERY_S = 1.0
 
 
 def choose(
@@ -45,7 +47,7 @@ def choose(
             "Show",
             names,
             names.index(offered),
-            key=key,
+            key=key if fallback in ("", here) else f"{key}_recorded",  # another default is another widget
             format_func=lambda name: say(name) if name in named else name,
             label_visibility="collapsed",
             width=CHOICE_PX,
@@ -53,3 +55,24 @@ def choose(
     if chosen != offered:
         link.publish(address, chosen, here_in_link if chosen == here else chosen)
     return chosen
+
+
+def watch(worker: WorkerState, situation: Callable[[], object] = lambda: None) -> Callable[[], None]:
+    """Called while a page is made of `worker`; notes `situation()` too. The function returned ends the page and runs it again
+    once either is another."""
+    lab = shell.lab()
+
+    def known(worker: WorkerState) -> tuple:
+        paths = tuple((path.name, path.usable) for path in worker.paths)
+        return worker.device.key if worker.device else None, worker.state == "failed", paths, lab.store.problem
+
+    drawn, page_runs = (known(worker), situation()), [True]
+
+    @st.fragment(run_every=LOOK_EVERY_S)
+    def pulse() -> None:
+        # The first call is the page's own run: to start over there, while points arrive all the time, would never end.
+        if not page_runs and (known(lab.snapshot().worker), situation()) != drawn:
+            st.rerun()
+        page_runs.clear()
+
+    return pulse

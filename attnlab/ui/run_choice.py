@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from attnlab.run import Run, WorkerState
@@ -21,11 +23,13 @@ def last_run() -> Run | None:
     return None
 
 
-def choose(key: str) -> tuple[Run | None, WorkerState]:
-    """Draws the line; returns the run that is shown (None: there is none yet) and the worker. `key` names the choice in the
-    session and in the address."""
+def choose(key: str) -> tuple[Run | None, WorkerState, Callable[[], None]]:
+    """Draws the line; returns the run that is shown (None: there is none yet), the worker, and what the page has to end with
+    (head.watch): it then runs again when another run, or more of its points, are there. `key` names the choice in the session
+    and in the address."""
     last = last_run()
     worker = shell.lab().snapshot().worker
+    follow = head.watch(worker, _last)
     recorded, refused = shell.recorded_runs()
     fallback = LAST if last is not None else next(iter(recorded), LAST)
     chosen = head.choose(
@@ -34,28 +38,14 @@ def choose(key: str) -> tuple[Run | None, WorkerState]:
         recorded=recorded,
         refused=[*refused, link.unknown(key, ("last", *recorded))],
         address=key,
-        key=key if fallback == LAST else f"{key}_recorded",  # another default is another widget
+        key=key,
         say=lambda name: f"{name} · {recorded[name].mark}",
         fallback=fallback,
         here_in_link="last",
     )
-    return recorded.get(chosen, last), worker
+    return recorded.get(chosen, last), worker, follow
 
 
-def follow() -> None:
-    """Runs the page again when another run, or more of its points, are there. A page ends with it."""
-    state, drawn = st.session_state, _situation()
-
-    @st.fragment(run_every=1.0)
-    def pulse() -> None:
-        if not state.pop("_follow_page_runs", False) and _situation() != drawn:
-            st.rerun()
-
-    state["_follow_page_runs"] = True  # the first call stands within the page's own run
-    pulse()
-
-
-def _situation() -> tuple:
-    """What such a page depends on beside its form."""
+def _last() -> tuple | None:
     last = last_run()
-    return last and (last.id, last.state, len(last.measurements)), shell.lab().snapshot().worker.device
+    return last and (last.id, last.state, len(last.measurements))
