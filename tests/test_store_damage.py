@@ -168,7 +168,7 @@ assert store.load("r1").state == "done"
 @pytest.fixture
 def common_folder():
     """A folder that every user can reach, which pytest's own are not."""
-    folder = Path(tempfile.mkdtemp(prefix="attnlab-test-"))
+    folder = Path(tempfile.mkdtemp(prefix="attnlab-test-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
