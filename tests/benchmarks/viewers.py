@@ -38,7 +38,8 @@ QUERY = "?heads=8&head_dim=64&seq=131072&paths=standard,flash,sdpa-flash,sdpa-ma
 class Session:
     """One visitor."""
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, query: str):
+        self.query = query
         self.url = url.replace("http://", "ws://") + "/_stcore/stream"
         self._charts: list[tuple[float, str]] = []  # read when all is over: reading takes longer than sending
         self._timers: dict[str, asyncio.Task] = {}
@@ -71,7 +72,7 @@ class Session:
         message = BackMsg()
         if pressed:
             message.rerun_script.widget_states.widgets.add(id=pressed, trigger_value=True)
-        message.rerun_script.query_string = QUERY
+        message.rerun_script.query_string = self.query
         if fragment_id:
             message.rerun_script.fragment_id = fragment_id
             message.rerun_script.is_auto_rerun = True
@@ -131,9 +132,9 @@ def resident_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def watch(url: str, viewers: int, store: Store) -> tuple[list[Session], str]:
+async def watch(url: str, query: str, viewers: int, store: Store) -> tuple[list[Session], str]:
     """All sessions, which press Run at once when all are ready, until the run has ended; (sessions, the run's id)."""
-    sessions, done = [Session(url) for _ in range(viewers)], asyncio.Event()
+    sessions, done = [Session(url, query) for _ in range(viewers)], asyncio.Event()
     tasks = [asyncio.create_task(session.watch(done)) for session in sessions]
     began = time.monotonic()
     while not all(session.ready for session in sessions):
@@ -150,19 +151,24 @@ async def watch(url: str, viewers: int, store: Store) -> tuple[list[Session], st
     return sessions, runs[0].id
 
 
+def compute_nothing(delay_s: float) -> None:
+    """Has servers that are started from here answer so long after each question, in place of measuring."""
+    os.environ["ATTNLAB_WORKER"] = f"{sys.executable} -u {ROOT / 'tests/fake_worker.py'}"
+    os.environ["FAKE_WORKER"] = json.dumps({"kind": "cpu", "delay_s": delay_s})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--viewers", type=int, default=25)
     parser.add_argument("--delay", type=float, default=0.6, help="seconds that the worker takes for a step")
     viewers, delay_s = (options := parser.parse_args()).viewers, options.delay
-    os.environ["ATTNLAB_WORKER"] = f"{sys.executable} -u {ROOT / 'tests/fake_worker.py'}"
-    os.environ["FAKE_WORKER"] = json.dumps({"kind": "cpu", "delay_s": delay_s})
+    compute_nothing(delay_s)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder
         with server(Path(folder)) as (process, url):
             store = Store(folder)
             alone_mib, used_s, began = resident_mib(process.pid), cpu_s(process.pid), time.monotonic()
-            sessions, run_id = asyncio.run(watch(url, viewers, store))
+            sessions, run_id = asyncio.run(watch(url, QUERY, viewers, store))
             used_s, wall_s = cpu_s(process.pid) - used_s, time.monotonic() - began
             together_mib = resident_mib(process.pid)
             stored: dict[tuple[str, int, float], float] = {}  # a refined point has the same numbers here
