@@ -37,12 +37,11 @@ sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from test_store import DEVICE, Run, Store, SWEEP, point
 for line in sys.stdin:
     home, run_id = line.split()
-    pid = os.fork()
-    if pid:
-        print("writer", pid, flush=True)
+    if pid := os.fork():
         os.waitpid(pid, 0)
         print("ended", flush=True)
         continue
+    os.write(1, b"writer %d\\n" % os.getpid())
     store = Store(home)
     store.create_run(Run(id=run_id, sweep=SWEEP, state="running", created="2026-11-30"))
     store.start(run_id, DEVICE)
@@ -75,9 +74,10 @@ def test_killed_at_any_moment_it_holds_every_point_that_was_shown(tmp_path):
             home = tmp_path / f"home{n % 20}"  # a file is made anew twenty times, and killed over again five
             writers.stdin.write(f"{home} r{n}\n")
             writers.stdin.flush()
-            pid = int(writers.stdout.readline().split()[1])
+            said, pid = writers.stdout.readline().split()
+            assert said == "writer"
             time.sleep(rng.choice((rng.uniform(0, 0.01), rng.uniform(0, 0.08))))
-            os.kill(pid, signal.SIGKILL)
+            os.kill(int(pid), signal.SIGKILL)
             shown = []
             while (line := writers.stdout.readline()) != "ended\n":
                 shown.append(int(line.split()[1]))
