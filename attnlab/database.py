@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 FIRST_SCHEMA = """
 CREATE TABLE runs (
@@ -58,11 +60,22 @@ SCHEMA_VERSION = len(STEPS)
 TABLES = ("runs", "events", "devices")
 BUSY_TIMEOUT_S = 10.0
 POLL_S = 0.02
+BRIEF = 200  # characters
 PARTS = ("", "-wal", "-shm")  # a database in WAL mode is up to three files
 
 
 class NotOurs(Exception):
     """The file was written by a newer AttnLab or by another program. The message says which."""
+
+
+class Connection(sqlite3.Connection):
+    """Names of columns, and SQLite's own words about a damaged file, can hold bytes that are no text: also damage."""
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError as error:
+            raise sqlite3.DatabaseError(f"it holds what is no text: {error}") from error
 
 
 def connect(path: Path | str) -> sqlite3.Connection:
@@ -71,18 +84,20 @@ def connect(path: Path | str) -> sqlite3.Connection:
     Autocommit: each statement is committed when it returns. In WAL mode with synchronous = NORMAL a commit survives the
     death of the process; the loss of power may cost the last few.
     """
-    db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None)
+    db = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None, factory=Connection
+    )
     try:
         db.row_factory = sqlite3.Row
         db.text_factory = readable_text
         version = recognise(db)  # before the first statement that writes, and the journal's mode is one
         if 0 < version < SCHEMA_VERSION:
-            check(db)  # as it was, before it is changed
+            check(db, version)  # as it was, before it is changed
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         if version < SCHEMA_VERSION:
             upgrade(db)
-        check(db)
+        check(db, SCHEMA_VERSION)
     except BaseException:
         db.close()
         raise
@@ -123,13 +138,35 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def check(db: sqlite3.Connection) -> None:
-    """Raises sqlite3.Error when a table is missing or anything is damaged: better now than in the middle of a run."""
-    for table in TABLES:
+def check(db: sqlite3.Connection, version: int) -> None:
+    """Raises sqlite3.Error when a table or a column of that version is missing or anything is damaged: better now than in
+    the middle of a run."""
+    for table, wanted in schema(version).items():
+        if missing := wanted - columns(db, table):
+            raise sqlite3.DatabaseError(f"the table {table} lacks {', '.join(sorted(missing))}")
         db.execute(f"SELECT * FROM {table} LIMIT 1").fetchall()
     found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise sqlite3.DatabaseError(" ".join(found.split()))
+        raise sqlite3.DatabaseError(found)
+
+
+@functools.cache
+def schema(version: int) -> dict[str, set[str]]:
+    """The names of the columns of each table."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for step in STEPS[:version]:
+            db.executescript(step)
+        return {table: columns(db, table) for table in TABLES}
+
+
+def columns(db: sqlite3.Connection, table: str) -> set[str]:
+    return {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
+
+
+def brief(error: Exception) -> str:
+    """What it says, in one line that can be shown: SQLite quotes a damaged file as it finds it."""
+    said = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(str(error).split()))
+    return said if len(said) <= BRIEF else f"{said[:BRIEF]}…"
 
 
 def damaged(error: sqlite3.Error) -> bool:
@@ -186,8 +223,9 @@ def salvage(old: sqlite3.Connection, new: sqlite3.Connection) -> int:
     copied = 0
     with transaction(new):
         for table in TABLES:
+            known = {"rowid", *columns(new, table)}
             for row in rows(old, table):
-                cells = dict(zip(row.keys(), row, strict=True))
+                cells = {name: cell for name, cell in zip(row.keys(), row, strict=True) if name in known}
                 names, marks = ", ".join(cells), ", ".join(f":{name}" for name in cells)
                 copied += new.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", cells).rowcount
     return copied
@@ -205,7 +243,13 @@ def rows(db: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row]:
 
 def reading(path: Path) -> sqlite3.Connection:
     """A connection that cannot write to the file. Raises sqlite3.Error."""
-    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False, isolation_level=None)
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        check_same_thread=False,
+        isolation_level=None,
+        factory=Connection,
+    )
     db.row_factory = sqlite3.Row
     db.text_factory = readable_text
     return db

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from attnlab import summary
 from attnlab.checked import is_moment, is_number
-from attnlab.database import NotOurs, alone, connect, damaged, reading, salvage, set_aside, transaction
+from attnlab.database import NotOurs, alone, brief, connect, damaged, reading, salvage, set_aside, transaction
 from attnlab.device import Device, PathStatus
 from attnlab.history import Entry
 from attnlab.measurement import STATUSES, UNREACHED, Measurement
@@ -246,7 +246,7 @@ class Store:
             with alone(self.path.parent):
                 return self._connect()
         except (OSError, sqlite3.DatabaseError, NotOurs) as error:  # no access, read-only, locked, disk full, not ours
-            return self._in_memory(f"{self.path} cannot be used ({error})")
+            return self._in_memory(f"{self.path} cannot be used ({brief(error)})")
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -264,14 +264,14 @@ class Store:
             aside = set_aside(self.path)
             db = connect(self.path)
         except (OSError, sqlite3.Error, NotOurs):
-            return self._in_memory(f"{self.path} is damaged ({error})")
-        self.problem = f"{self.path} was damaged ({error}); it is kept as {aside.name}, and the history begins anew"
+            return self._in_memory(f"{self.path} is damaged ({brief(error)})")
+        self.problem = f"{self.path} was damaged ({brief(error)}); it is kept as {aside.name}, and the history begins anew"
         try:
             with contextlib.closing(reading(aside)) as old:
                 copied = salvage(old, db)
         except sqlite3.Error as full:
             db.close()
-            return self._in_memory(f"{self.path} is damaged ({error}) and cannot be replaced ({full})")
+            return self._in_memory(f"{self.path} is damaged ({brief(error)}) and cannot be replaced ({brief(full)})")
         if copied:
             self.problem += f" with the {copied:,} entries that can still be read"
         return db
@@ -308,7 +308,7 @@ class Store:
                 old.close()  # first: a connection that is closed deletes the log beside the name that it was opened by
                 self._db = self._begin_anew(error)
             return
-        self._db = self._in_memory(f"{self.path} cannot be written any more ({error})")
+        self._db = self._in_memory(f"{self.path} cannot be written any more ({brief(error)})")
         salvage(old, self._db)
         old.close()
 

@@ -287,7 +287,7 @@ def test_whatever_is_in_the_file_it_opens_and_what_was_there_is_kept(whole, data
         (home / "attnlab.db").write_bytes(damaged)
         store = Store(home)
         finished(store, "new1")
-        assert store.load("new1").state == "done" and "\n" not in store.problem
+        assert store.load("new1").state == "done" and (store.problem + "-").isprintable()
         for n in range(40):
             if (run := store.load(f"r{n}")) is not None:
                 assert run.sweep.paths
@@ -316,6 +316,19 @@ def a_page_of(whole: bytes, table: str) -> int:
                 pytest.skip("this SQLite cannot say where a table's pages are")
         db.close()
     return (pages[len(pages) // 2][0] - 1) * size
+
+
+@pytest.mark.parametrize("name", [b"seconds REAL", b"CREATE INDEX events_by_run", b"index", b"note TEXT"])
+@pytest.mark.parametrize("with_what", [b"\xff", b"x", b"\n", b"\x1b"])
+def test_a_schema_that_is_damaged_is_a_damaged_file(whole, tmp_path, name, with_what):
+    damaged = whole.replace(name, with_what + name[1:])
+    assert damaged != whole
+    (tmp_path / "attnlab.db").write_bytes(damaged)
+    store = Store(tmp_path)
+    finished(store, "new1")
+    assert store.load("new1").state == "done" and (store.problem + "-").isprintable()
+    assert damaged in contents(tmp_path).values() or not store.problem
+    store.close()
 
 
 def test_a_damaged_page_costs_the_rows_on_it(whole, tmp_path):
@@ -432,4 +445,4 @@ def test_cells_that_hold_nonsense_hide_no_other_run(tmp_path):
     assert again.load("r9").state == "cancelled" and "unknown" in again.load("r9").reason
     assert again.find_answer(SWEEP, DEVICE.key) is None and again.last_device(["worker"]) is None
     with sqlite3.connect(tmp_path / "attnlab.db") as db:
-        check(db)
+        check(db, SCHEMA_VERSION)
