@@ -68,14 +68,41 @@ class NotOurs(Exception):
     """The file was written by a newer AttnLab or by another program. The message says which."""
 
 
-class Connection(sqlite3.Connection):
-    """Names of columns, and SQLite's own words about a damaged file, can hold bytes that are no text: also damage."""
+class Cursor(sqlite3.Cursor):
+    """Names of columns, and SQLite's own words about a damaged file, can hold bytes that are no text, and a length in it can
+    ask for any memory: damage too."""
 
-    def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        try:
+    def execute(self, *arguments: Any) -> Cursor:
+        with damage_told():
             return super().execute(*arguments)
-        except UnicodeDecodeError as error:
-            raise sqlite3.DatabaseError(f"it holds what is no text: {error}") from error
+
+    def fetchone(self) -> Any:
+        with damage_told():
+            return super().fetchone()
+
+    def fetchall(self) -> list[Any]:
+        with damage_told():
+            return super().fetchall()
+
+    def __next__(self) -> Any:
+        with damage_told():
+            return super().__next__()
+
+
+class Connection(sqlite3.Connection):
+    def cursor(self) -> Cursor:
+        return super().cursor(Cursor)
+
+    def execute(self, *arguments: Any) -> Cursor:
+        return self.cursor().execute(*arguments)
+
+
+@contextlib.contextmanager
+def damage_told() -> Iterator[None]:
+    try:
+        yield
+    except (UnicodeDecodeError, MemoryError) as error:
+        raise sqlite3.DatabaseError(str(error) or "it asks for more memory than there is") from error
 
 
 def connect(path: Path | str) -> sqlite3.Connection:
@@ -144,7 +171,6 @@ def check(db: sqlite3.Connection, version: int) -> None:
     for table, wanted in schema(version).items():
         if missing := wanted - columns(db, table):
             raise sqlite3.DatabaseError(f"the table {table} lacks {', '.join(sorted(missing))}")
-        db.execute(f"SELECT * FROM {table} LIMIT 1").fetchall()
     found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(found)
