@@ -24,7 +24,7 @@ run: $(VENV)/for-running
 	$(VENV)/bin/python -m streamlit run app.py $(SCREEN)
 
 test: $(VENV)/for-tests chromium
-	$(VENV)/bin/python -m pytest $(if $(TESTS),$(TESTS),-n $(JOBS))
+	$(VENV)/bin/python -m pytest $(if $(TESTS),$(TESTS),-n $(JOBS) --dist worksteal)
 
 lint: $(VENV)/for-tests
 	$(VENV)/bin/python -m ruff check .

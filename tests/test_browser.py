@@ -269,7 +269,7 @@ def test_every_message_is_sent_whole(chromium_page, fake_app):
 
     page = chromium_page
     page.on("websocket", lambda socket: socket.on("framereceived", see))
-    page.goto(fake_app())
+    page.goto(fake_app(SIX))
     status_is(page, "Measured")
     page.get_by_test_id("stDataFrame").first.wait_for()
     for live in ("false", "true"):  # runs the page again, with equal charts and an equal table
@@ -319,7 +319,7 @@ def test_ctrl_enter_runs(chromium_page, fake_app):
 
 
 def test_the_real_worker_draws_both_curves(chromium_page, start_app):
-    query = "?seq=256&heads=2&head_dim=32&dtype=float32&direction=forward"
+    query = "?seq=256&heads=2&head_dim=32&dtype=float32&direction=forward&budget=1"
     chromium_page.goto(start_app(ROOT / "app.py", query=query))
     status_is(chromium_page, "Measured", timeout=90_000)
     assert points(chromium_page) == 4
