@@ -124,7 +124,7 @@ def connect(path: Path | str) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = NORMAL")
         if version < SCHEMA_VERSION:
             upgrade(db)
-        check(db, SCHEMA_VERSION)
+        check(db)
     except BaseException:
         db.close()
         raise
@@ -165,7 +165,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def check(db: sqlite3.Connection, version: int) -> None:
+def check(db: sqlite3.Connection, version: int = SCHEMA_VERSION) -> None:
     """Raises sqlite3.Error when a table or a column of that version is missing or anything is damaged: better now than in
     the middle of a run."""
     for table, wanted in schema(version).items():

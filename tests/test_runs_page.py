@@ -501,5 +501,7 @@ def test_the_table_stands_where_it_stays_before_what_is_above_it_is_there(start_
     chromium_page.goto(start_app("app.py") + "/runs")
     chromium_page.locator("[data-testid=stMultiSelect]").nth(2).wait_for()
     first, filters = chromium_page.evaluate("firstTop")
-    top = chromium_page.locator(".attnlab-runs tbody td").first.evaluate("cell => cell.getBoundingClientRect().top")
+    chromium_page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    seen = "document.querySelector('.attnlab-runs tbody td')?.getBoundingClientRect().top"  # 0 while it is drawn anew
+    top = chromium_page.wait_for_function(seen).json_value()
     assert filters == 0 and first == pytest.approx(top, abs=1)

@@ -445,4 +445,4 @@ def test_cells_that_hold_nonsense_hide_no_other_run(tmp_path):
     assert again.load("r9").state == "cancelled" and "unknown" in again.load("r9").reason
     assert again.find_answer(SWEEP, DEVICE.key) is None and again.last_device(["worker"]) is None
     with sqlite3.connect(tmp_path / "attnlab.db") as db:
-        check(db, SCHEMA_VERSION)
+        check(db)
