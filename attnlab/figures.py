@@ -85,6 +85,7 @@ CHROME = {
     "grid": ("#e3e7ec", "#2a313a"),
     "page": ("#ffffff", "#0f1216"),
 }
+LABEL_SHARE = 0.15  # of a chart's height: lower than that, a label below a point would lie on the numbers of the axis
 FONT = "'Source Sans', 'Source Sans 3', sans-serif"
 
 # Token → colour, one table a theme.
@@ -228,7 +229,9 @@ def speedup(run: Run, clock: str = "device") -> Figure:
         data += _crossover_lines(run, main, shown=clock == "device")
     ratio = f"{BASELINE} ÷ {others[0] if len(others) == 1 else 'path'}"
     layout = _layout(run, "Speed-up", clock_words(run, clock))
-    annotate(layout, ratio, {"x": 0.01, "xanchor": "left", "y": 0.99, "yanchor": "top"})
+    falls = any(_falls(trace["y"]) for trace in data if str(trace.get("uid", "")).endswith("-line"))
+    side = {"x": 0.99, "xanchor": "right"} if falls else {"x": 0.01, "xanchor": "left"}
+    annotate(layout, ratio, {**side, "y": 0.99, "yanchor": "top"})
     for claim in papers:
         place = {"x": 0.99, "xanchor": "right", "yref": "y", "y": claim.published[0], "yanchor": "top"}
         annotate(layout, _published_words(claim), place)
@@ -542,11 +545,24 @@ def _labelled_seqs(run: Run, heights: dict[int, float]) -> list[int]:
 
 
 def _free_side(heights: list[float | None]) -> list[str]:
-    """Where a label does not lie on the line: above a point, below one that the line falls to."""
-    return [
-        "bottom center" if here and before and before > here else "top center"
-        for before, here in zip([None, *heights], heights, strict=False)
-    ]
+    """Where a label lies neither on the line nor on the numbers of the axis: above a point, but below the bottom of a
+    valley that is high enough, and to the right where the line comes down to a point."""
+    floor_at = LABEL_SHARE * max(filter(None, heights), default=0.0)
+    sides = []
+    for before, here, after in zip([None, *heights], heights, [*heights[1:], None], strict=False):
+        if not (before and here and before > here):
+            sides.append("top center")
+        elif here > floor_at and not (after and after < here):
+            sides.append("bottom center")
+        else:
+            sides.append("top right" if after else "top center")  # beyond the last the picture ends
+    return sides
+
+
+def _falls(heights: list[float | None]) -> bool:
+    """Whether a line is highest in its left half, as far as three points can say so."""
+    known = [(y, i) for i, y in enumerate(heights) if y]
+    return len(known) > 2 and max(known)[1] < len(heights) / 2
 
 
 def _decades(values: list[float], headroom: float = 1.1) -> list[float]:

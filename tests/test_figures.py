@@ -193,6 +193,22 @@ def test_labels_leave_each_other_room():
     assert said[4:6] == ["", "<b>5.1×</b>"], "5.0 and 5.1 side by side would lie on each other"
 
 
+@pytest.mark.parametrize(("ratios", "sides", "words"), [
+    ([1.0, 2.0, 3.0, 4.0, 5.0], ["top center"] * 5, "left"),
+    ([50.0, 20.0, 30.0, 3.0, 2.0], ["top center", "bottom center", "top center", "top right", "top center"], "right"),
+    ([50.0, 40.0, 2.0, 3.0, 30.0], ["top center", "top right", "top right", "top center", "top center"], "right"),
+    ([50.0, None, None, None, None], ["top center"] * 5, "left"),
+])  # fmt: skip
+def test_labels_and_words_lie_neither_on_the_line_nor_on_the_numbers_of_the_axis(ratios, sides, words):
+    seqs = tuple(128 << i for i in range(5))
+    points = [point("standard", seq, device_ms=ratio) for seq, ratio in zip(seqs, ratios, strict=True) if ratio]
+    run = run_of(*points, *(point("flash", seq, device_ms=1.0) for seq in seqs), seqs=seqs)
+    figure = figures.speedup(run)
+    assert trace(figure, "flash-line")["textposition"] == sides
+    said = next(note for note in figure["layout"]["annotations"] if note["text"] == "standard ÷ flash")
+    assert said["xanchor"] == words
+
+
 def test_memory_tells_a_tried_failure_from_a_predicted_one():
     run = run_of(
         point("standard", 512, device_ms=1.0, peak_bytes=100 << 30),
