@@ -229,7 +229,7 @@ def speedup(run: Run, clock: str = "device") -> Figure:
         data += _crossover_lines(run, main, shown=clock == "device")
     ratio = f"{BASELINE} ÷ {others[0] if len(others) == 1 else 'path'}"
     layout = _layout(run, "Speed-up", clock_words(run, clock))
-    falls = any(_falls(trace["y"]) for trace in data if str(trace.get("uid", "")).endswith("-line"))
+    falls = any(_falls(trace["y"]) for trace in data if trace.get("uid") == f"{main}-line")
     side = {"x": 0.99, "xanchor": "right"} if falls else {"x": 0.01, "xanchor": "left"}
     annotate(layout, ratio, {**side, "y": 0.99, "yanchor": "top"})
     for claim in papers:
