@@ -193,12 +193,7 @@ def pulse() -> None:
         st.rerun()
 
 
-@st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
-def results() -> None:
-    ticks = not state.get("page_runs")
-    if ticks and state["drawn_run"] is not None:
-        viewers.wait_for_turn(state["drawn_at"])
-        viewers.wait(POINT_WAIT_S * pace, lambda step_s: lab.wait_for_point(state["drawn_run"], step_s))
+def draw_results() -> None:
     snapshot = look()
     state["drawn_run"] = snapshot.run
     run = shown(snapshot)
@@ -224,6 +219,16 @@ def results() -> None:
             alt = f"{name.capitalize()} against sequence length"
             chart.plotly_chart(figure, key=name, height=CHART_HEIGHT, alt=alt)
     state["drawn_at"] = time.monotonic()
+
+
+@st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
+def results() -> None:
+    ticks = not state.get("page_runs")
+    if ticks and state["drawn_run"] is not None:
+        viewers.wait_for_turn(state["drawn_at"])
+        viewers.wait(POINT_WAIT_S * pace, lambda step_s: lab.wait_for_point(state["drawn_run"], step_s))
+    with viewers.drawing():
+        draw_results()
     if ticks:
         viewers.let_it_go()
 

@@ -1,6 +1,7 @@
 """The more tabs look, the less often each of them does."""
 
 import inspect
+import threading
 
 import pytest
 import streamlit as st
@@ -83,3 +84,26 @@ def test_a_wait_is_over_with_the_first_news(monkeypatch):
 def test_the_first_visitors_of_a_server_may_be_many():
     """declare_component asks inspect for the module that calls it, which two threads at once may get wrong."""
     assert inspect.modulesbyfile[inspect.getabsfile(chart)] == chart.__name__
+
+
+@pytest.mark.parametrize(("tabs", "alone"), [(1, False), (25, True)])
+def test_many_tabs_draw_one_after_the_other_and_few_side_by_side(monkeypatch, tabs, alone):
+    turn = threading.Lock()
+    monkeypatch.setattr(viewers, "_turn", lambda: turn)
+    monkeypatch.setattr(viewers, "count", lambda: tabs)
+    with viewers.drawing():
+        assert turn.locked() == alone
+    with pytest.raises(ZeroDivisionError), viewers.drawing():
+        1 / 0
+    assert not turn.locked(), "Streamlit ends a run with an exception"
+
+
+def test_a_tab_that_draws_without_end_keeps_no_other_from_it(monkeypatch):
+    turn = threading.Lock()
+    turn.acquire()
+    monkeypatch.setattr(viewers, "_turn", lambda: turn)
+    monkeypatch.setattr(viewers, "count", lambda: 25)
+    monkeypatch.setattr(viewers, "TURN_S", 0.01)
+    with viewers.drawing():
+        pass
+    assert turn.locked(), "the other's turn is still its own"

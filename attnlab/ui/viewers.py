@@ -9,7 +9,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import streamlit as st
 
@@ -18,6 +19,7 @@ FEW = 10  # tabs that need not wait for one another
 SLOWEST = 4  # times the usual interval
 GAP_S = 0.2  # at least, between two drawings of a tab's charts, where there are more than FEW; times the pace
 SENT_S = 0.05  # in which what was drawn goes out to the browser; times the pace
+TURN_S = 1.0  # after which a tab draws although another one does
 STEP_S = 0.05  # after which a waiting tab looks whether its visitor has asked for something
 
 
@@ -56,6 +58,23 @@ def wait_for_turn(drawn_at: float) -> None:
     """Where there are many tabs, until GAP_S have passed since this one drew last, by time.monotonic."""
     if (now := pace()) > 1:
         wait(drawn_at + GAP_S * now - time.monotonic(), time.sleep)
+
+
+@st.cache_resource(show_spinner=False)
+def _turn() -> threading.Lock:
+    return threading.Lock()
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Where there are many tabs, one draws after the other. Side by side all of them would be done as late as the last, and
+    what is done would go out later still, because the thread that sends it waits for each of them."""
+    mine = pace() > 1 and _turn().acquire(timeout=TURN_S)
+    try:
+        yield
+    finally:
+        if mine:
+            _turn().release()
 
 
 def let_it_go() -> None:
