@@ -225,7 +225,7 @@ def draw_results() -> None:
 def results() -> None:
     ticks = not state.get("page_runs")
     if ticks and state["drawn_run"] is not None:
-        viewers.wait_for_turn(state["drawn_at"])
+        viewers.keep_gap(state["drawn_at"])
         viewers.wait(POINT_WAIT_S * pace, lambda step_s: lab.wait_for_point(state["drawn_run"], step_s))
     with viewers.drawing():
         draw_results()

@@ -56,18 +56,18 @@ class Clock:
         self.now += seconds
 
 
-def test_a_tab_among_many_draws_no_sooner_than_its_turn_and_waits_in_steps(monkeypatch):
+def test_a_tab_among_many_keeps_its_gap_and_waits_in_steps(monkeypatch):
     clock = Clock(monkeypatch, tabs=25)
-    viewers.wait_for_turn(drawn_at=99.9)
+    viewers.keep_gap(drawn_at=99.9)
     assert clock.now == pytest.approx(99.9 + 3 * viewers.GAP_S) and max(clock.slept) <= viewers.STEP_S
     clock.slept.clear()
-    viewers.wait_for_turn(drawn_at=90.0)
+    viewers.keep_gap(drawn_at=90.0)
     assert not clock.slept
 
 
-def test_a_tab_among_few_has_no_turn_and_what_it_drew_goes_out_all_the_same(monkeypatch):
+def test_a_tab_among_few_keeps_no_gap_and_what_it_drew_goes_out_all_the_same(monkeypatch):
     clock = Clock(monkeypatch, tabs=1)
-    viewers.wait_for_turn(drawn_at=clock.now)
+    viewers.keep_gap(drawn_at=clock.now)
     assert not clock.slept
     viewers.let_it_go()
     assert clock.slept == [viewers.SENT_S]

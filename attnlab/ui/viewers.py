@@ -54,7 +54,7 @@ def wait(seconds: float, over: Callable[[float], bool]) -> None:
             return
 
 
-def wait_for_turn(drawn_at: float) -> None:
+def keep_gap(drawn_at: float) -> None:
     """Where there are many tabs, until GAP_S have passed since this one drew last, by time.monotonic."""
     if (now := pace()) > 1:
         wait(drawn_at + GAP_S * now - time.monotonic(), time.sleep)
