@@ -119,7 +119,7 @@ class Worker:
 
     def serve(self, command: dict[str, Any]) -> None:
         from attnlab.measure.timing import Cancelled
-        from attnlab.measure.trial import DeviceLost, device_lost
+        from attnlab.measure.trial import DeviceLost, device_fault
         from attnlab.paths.base import first_line
 
         self.step_id = command.get("id")
@@ -146,8 +146,8 @@ class Worker:
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # ProblemError is a ValueError
             print(f"attnlab.worker: bad command: {first_line(error)}", file=sys.stderr)
         except RuntimeError as error:  # what belongs to no point: ceilings and rounds, where memory may run out too
-            if device_lost(self.device):
-                raise DeviceLost(first_line(error)) from None
+            if fault := device_fault(self.device):
+                raise DeviceLost(fault) from None
             print(f"attnlab.worker: {command.get('do')} failed: {first_line(error)}", file=sys.stderr)
             if command.get("do") == "compare":
                 self.send("round", id=self.step_id, step=0, reason=first_line(error))
@@ -199,30 +199,19 @@ class Worker:
     def say(self, event: str, **fields: Any) -> None:
         """What the step in flight says. A kernel may fail after its call has returned, and the next call then gets the
         error: so nothing is told of a path before all that it queued, on whatever stream, has ended. Raises DeviceLost."""
-        lost = self.late_fault() if event == "measurement" and fields["measurement"]["status"] != "fault" else ""
+        from attnlab.measure.trial import DeviceLost, device_fault
+
+        done = event == "measurement" and fields["measurement"]["status"] != "fault"
+        lost = device_fault(self.device) if done else ""
         if not lost:
             self.send(event, id=self.step_id, **fields)
             return
-        from attnlab.measure.trial import DeviceLost
 
         m = Measurement.from_json(fields["measurement"])
         reason = f"CUDA fault after the call, worker restarted: {lost}"
         late = Measurement.of(m.problem, m.path, "fault", provider=m.provider, phase=m.phase, reason=reason)
         self.send(event, id=self.step_id, measurement=late.to_json())
         raise DeviceLost(f"{m.path}: {lost}")
-
-    def late_fault(self) -> str:
-        """The first line of an error that work in flight ends with; "" when it ends well."""
-        from attnlab.paths.base import first_line
-
-        if self.device.type == "cuda":
-            import torch
-
-            try:
-                torch.cuda.synchronize(self.device)
-            except RuntimeError as error:
-                return first_line(error)
-        return ""
 
     def compare(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
         """Standard and flash back to back, one wall-clock figure for each round."""

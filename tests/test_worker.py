@@ -227,7 +227,7 @@ def test_a_late_fault_is_blamed_on_the_path_that_queued_it(monkeypatch):
 
     worker = Worker(out := io.StringIO(), "cpu")
     errors = iter(("", "CUDA error: an illegal memory access was encountered"))
-    monkeypatch.setattr(worker, "late_fault", lambda: next(errors))
+    monkeypatch.setattr("attnlab.measure.trial.device_fault", lambda device: next(errors))
     with pytest.raises(DeviceLost, match="flash: CUDA error: an illegal memory access"):
         worker.serve({"do": "measure", "id": 4, "problem": PROBLEM, "paths": ["standard", "flash", "sdpa-math"],
                       "phase": "quick", "budget_s": 0.02, "min_samples": 3, "target": 0.1})  # fmt: skip

@@ -20,7 +20,7 @@ from attnlab.finding import Finding, finite
 from attnlab.measure.exactness import FACTOR
 from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.timing import Check
-from attnlab.measure.trial import Trials, Verdict, device_lost, silent
+from attnlab.measure.trial import Trials, Verdict, device_fault, silent
 from attnlab.paths.base import first_line
 from attnlab.paths.reference import attend, picked
 from attnlab.problem import FORWARD, AttentionProblem
@@ -99,7 +99,7 @@ class Edges:
         try:
             outputs = make_call(path.build(problem), problem, *inputs)()
         except Exception as error:  # whatever a library raises for what it does not take is its answer
-            if isinstance(error, torch.OutOfMemoryError) or device_lost(self.trials.device):
+            if isinstance(error, torch.OutOfMemoryError) or device_fault(self.trials.device):
                 raise
             return Finding(what=edge.name, verdict="unsupported", text=first_line(error))
         answers = {name: picked(problem, name, out, every) for name, out in zip(problem.outputs, outputs, strict=True)}

@@ -25,7 +25,7 @@ from attnlab.measure.facts import device_facts
 from attnlab.measure.inputs import Call, Outputs, make_call, make_inputs
 from attnlab.measure.kernels import Ran
 from attnlab.measure.timing import Cancelled, Check, Series, Stop, make_timer
-from attnlab.measure.trial import DeviceLost, Say, Trials, Verdict, device_lost
+from attnlab.measure.trial import DeviceLost, Say, Trials, Verdict, device_fault
 from attnlab.measurement import Measurement, clock_moved
 from attnlab.paths.base import first_line
 from attnlab.planner import LONG_CALL_S
@@ -194,10 +194,10 @@ class Bench:
             except Cancelled:
                 raise
             except Exception as error:  # a library may raise anything; it is this point's result, not the worker's end
-                if device_lost(self.device):
-                    lost_point = replace(point, reason=f"CUDA fault, worker restarted: {first_line(error)}")
+                if fault := device_fault(self.device):
+                    lost_point = replace(point, reason=f"CUDA fault, worker restarted: {fault}")
                     say("measurement", measurement=lost_point.to_json())
-                    raise DeviceLost(f"{name}: {first_line(error)}") from None
+                    raise DeviceLost(f"{name}: {fault}") from None
                 status = "oom" if "can't allocate memory" in str(error) else "fault"
                 point = replace(point, status=status, reason=f"{name}: {first_line(error)}")
             # The except clauses above have ended: no traceback holds the failed call's tensors any longer.

@@ -15,7 +15,7 @@ import torch
 from attnlab.finding import Finding
 from attnlab.measure.exactness import Exactness
 from attnlab.measure.timing import Check
-from attnlab.measure.trial import Trials, Verdict, device_lost, silent
+from attnlab.measure.trial import Trials, Verdict, device_fault, silent
 from attnlab.paths.base import first_line
 from attnlab.problem import FORWARD, FORWARD_BACKWARD, AttentionProblem
 
@@ -82,7 +82,7 @@ class Support:
         try:
             failed = [finding for finding in exactness.outputs(verdict) if finding.failed]
         except Exception as error:  # a limit that shows at this size only, such as that of a grid
-            if isinstance(error, torch.OutOfMemoryError) or device_lost(self.trials.device):
+            if isinstance(error, torch.OutOfMemoryError) or device_fault(self.trials.device):
                 raise
             return Finding(what=feature, verdict="unsupported", text=first_line(error))
         if failed:

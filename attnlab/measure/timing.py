@@ -46,6 +46,7 @@ FLUSH_FACTOR = 2  # of the reported L2 size
 SMALLEST_FLUSH_BYTES = 64 << 20
 BATCH_MS = 60.0  # about as much device time as is queued at once: a cancel waits for no more, or for one call
 FIRST_SLEEP_MS, LONGEST_SLEEP_MS = 0.3, 50.0
+CALIBRATION_SAMPLES, CALIBRATION_SLEEP_MS = 50, 3.0  # what a pair of events spans; three times what queueing them takes
 FIRST_HOST_MS = 0.3  # a guess at what launching takes, for the first sleep alone
 REST_S = 0.05  # before samples are taken anew because the clock moved
 
@@ -246,13 +247,15 @@ class CudaTimer:
 
     def _calibrate_sleep(self) -> float:
         cycles = 5_000_000
-        for _ in range(3):  # the clock of an idle card rises during the first
+        times_ms = []
+        for _ in range(3):  # the clock of an idle card rises during the first; a busy host may be late in any
             start, end = self._event(), self._event()
             start.record()
             torch.cuda._sleep(cycles)
             end.record()
             end.synchronize()
-        return cycles / start.elapsed_time(end)
+            times_ms.append(start.elapsed_time(end))
+        return cycles / min(times_ms)
 
     def _calibrate_events(self, l2: str) -> float:
         """What a pair of events spans beside one kernel, in ms; beside nothing where the profiler may not look."""
@@ -270,8 +273,22 @@ class CudaTimer:
         ran = timeline(behind_a_sleep, self.device)
         spins_ms = [kernel.us / 1e3 for kernel in ran[1:] if kernel.name == ran[0].name]
         if not spins_ms:
-            return statistics.median(self._batch(lambda: None, 50, 3.0, l2)[0])
-        return statistics.median(self._batch(empty_kernel, 50, 3.0, l2)[0]) - statistics.median(spins_ms)
+            return self._queued_ahead_ms(lambda: None, l2)
+        return max(self._queued_ahead_ms(empty_kernel, l2) - statistics.median(spins_ms), 0.0)
+
+    def _queued_ahead_ms(self, call: Call, l2: str) -> float:
+        """The median of samples that were all queued ahead. What launching costs would otherwise be in here where the host
+        is busy while a worker starts, and be taken off each sample that follows. Behind ever longer sleeps; 0 when a host
+        is too slow for any."""
+        sleep_ms, count = CALIBRATION_SLEEP_MS, CALIBRATION_SAMPLES
+        while True:
+            times_ms, _, in_time = self._batch(call, count, sleep_ms, l2)
+            ahead_ms = [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
+            if 2 * len(ahead_ms) >= count:
+                return statistics.median(ahead_ms)
+            if sleep_ms >= LONGEST_SLEEP_MS:
+                return 0.0
+            sleep_ms = min(2 * sleep_ms, LONGEST_SLEEP_MS)
 
     def _event(self) -> torch.cuda.Event:
         return torch.cuda.Event(enable_timing=True)

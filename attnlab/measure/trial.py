@@ -104,8 +104,8 @@ class Trials:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
         except Exception as error:  # whatever a library raises for a problem it does not take is its answer
-            if device_lost(self.device):
-                raise DeviceLost(f"{path.name}: {first_line(error)}") from None
+            if fault := device_fault(self.device):
+                raise DeviceLost(f"{path.name}: {fault}") from None
             return Verdict(path, path.provider, first_line(error), time.perf_counter() - started)
         seconds = time.perf_counter() - started
         if reason:
@@ -169,15 +169,17 @@ def wrong_in_edges(problem: AttentionProblem, inputs: tuple[torch.Tensor | None,
     return judge(exact.errors(outputs), exact.standard, problem.dtype)
 
 
-def device_lost(device: torch.device) -> bool:
-    """After an error: whether the context still answers. A device-side assert or an illegal access never heals."""
+def device_fault(device: torch.device) -> str:
+    """What the device's context answers once all that was queued has ended: "" while it is sound, else the first line of the
+    fault that it never heals of, a device-side assert or an illegal access. Whatever is called next gets an error too, but in
+    the words of its own library ("CUBLAS_STATUS_EXECUTION_FAILED")."""
     if device.type != "cuda":
-        return False
+        return ""
     try:
         torch.cuda.synchronize(device)
         torch.zeros(1, device=device).item()
     except torch.OutOfMemoryError:
-        return False
-    except RuntimeError:
-        return True
-    return False
+        return ""
+    except RuntimeError as error:
+        return first_line(error)
+    return ""

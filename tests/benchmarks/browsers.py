@@ -27,7 +27,7 @@ from pathlib import Path
 
 import viewers
 from page import ROOT, numbers, opened, report, server, summary, wait_until_measured
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import TimeoutError, sync_playwright
 
 sys.path.insert(0, str(ROOT / "tests/gpu"))
 
@@ -99,7 +99,11 @@ def main() -> int:
         for page in pages:
             page.evaluate("document.querySelector('.st-key-run button').click()")
         for page in pages:
-            wait_until_measured(page)
+            try:
+                wait_until_measured(page)
+            except TimeoutError:
+                print(f"a browser says {page.locator('.st-key-status p').first.inner_text()!r}", file=sys.stderr)
+                raise
         time.sleep(2)  # for what is on its way
         if others:
             others.result()
