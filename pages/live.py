@@ -210,9 +210,9 @@ def draw_results() -> None:
     with st.container(height=WORDS_PX, border=False, key="curves_say"):
         clock = headline.curves_say(run)
     drawn = {
-        "latency": figures.latency(run, clock),
-        "memory": figures.memory(run),
-        "speedup": figures.speedup(run, clock),
+        "latency": chart.once(figures.latency, run, clock),
+        "memory": chart.once(figures.memory, run),
+        "speedup": chart.once(figures.speedup, run, clock),
     }
     for slot, (name, figure) in zip(places, drawn.items(), strict=True):
         with slot:
@@ -244,7 +244,8 @@ def rates() -> None:
             with slot:
                 alt = "Achieved TFLOP/s against sequence length"
                 height = f"{onepoint.PANEL_PX - SWITCH_PX}px"
-                chart.plotly_chart(figures.efficiency(run, count), key="efficiency", height=height, alt=alt)
+                figure = chart.once(figures.efficiency, run, count)
+                chart.plotly_chart(figure, key="efficiency", height=height, alt=alt)
 
 
 @st.fragment(run_every=ROW_EVERY_S * pace if active and not replaying else None)

@@ -45,11 +45,18 @@ CHROMIUM_ARGS = [
 START_LIMIT_S = 60.0
 
 # Every test has a folder of its own for what is temporary; what one has compiled, the others need not compile again.
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"torchinductor-tests-{os.getuid()}"))
+os.environ.setdefault(
+    "TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"torchinductor-tests-{os.getuid()}")
+)
 
 
 def chromium() -> str | None:
     return next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+
+
+def figure_of(chart) -> dict:
+    """What a chart of an AppTest's page draws."""
+    return json.loads(json.loads(chart.proto.json)[0])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

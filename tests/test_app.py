@@ -14,6 +14,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from conftest import figure_of
 from streamlit.testing.v1 import AppTest
 
 from attnlab import units
@@ -91,7 +92,7 @@ def table(page):
 
 def figure(page, key):
     (chart,) = [chart for chart in page.get("bidi_component") if chart.key == key]
-    return json.loads(chart.proto.json)[0]
+    return figure_of(chart)
 
 
 def curve(page, key, path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from conftest import figure_of
 from samples import H200
 from streamlit.testing.v1 import AppTest
 
@@ -67,7 +68,7 @@ def said(page):
 
 
 def charts(page):
-    return [json.loads(chart.proto.json)[0] for chart in page.get("bidi_component")]
+    return [figure_of(chart) for chart in page.get("bidi_component")]
 
 
 def trace(figure, uid):

@@ -1,12 +1,12 @@
 """The exactness page through AppTest, with the real lab and store, and a fake worker, the real one, or recorded runs."""
 
-import json
 from html import unescape
 from pathlib import Path
 
 import pytest
 import streamlit as st
 from apptest import until
+from conftest import figure_of
 from looks import CONTROL, answer, exactness, look, point
 from samples import H200
 from streamlit.testing.v1 import AppTest
@@ -59,7 +59,7 @@ def ended(task):
 
 def figure(page):
     (chart,) = page.get("bidi_component")
-    return json.loads(chart.proto.json)[0]
+    return figure_of(chart)
 
 
 def tables(page):

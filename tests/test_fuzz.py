@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from conftest import figure_of
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from samples import F25
@@ -425,6 +426,13 @@ def test_a_changed_recording_is_a_run_or_one_line(name, data):
         a_run_or_one_line(run_from_text, json.dumps(changed))
 
 
+def test_a_whole_number_of_more_than_64_bits_stands_in_the_table():
+    data = shipped("h200")
+    data["measurements"][0]["device_ms"] = 10**30
+    run = run_from_json(data)
+    assert tables.arrow(points.rows(run), points.CONFIG)["device_ms"][0].as_py() == 1e30
+
+
 @settings(max_examples=150)
 @given(st.sampled_from(RECORDINGS), st.data())
 def test_a_damaged_text_of_a_recording_is_a_run_or_one_line(name, data):
@@ -495,7 +503,7 @@ def test_markup_in_a_file_is_shown_as_text(page_of, monkeypatch):
     for html in page.get("html"):
         assert "<img" not in html.value and "<script" not in html.value
     for chart in page.get("bidi_component"):
-        drawn = json.loads(chart.proto.json)
+        drawn = figure_of(chart)
         assert "onerror" in json.dumps(drawn) or chart.key not in ("latency", "memory")
         assert "<img" not in json.dumps(drawn) and "<script" not in json.dumps(drawn)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import apptest
 import pytest
+from conftest import figure_of
 from streamlit.testing.v1 import AppTest
 
 from attnlab import rehearsal, talk
@@ -84,7 +85,7 @@ def line(page):
 
 def figure(page):
     (chart,) = [part for part in page.get("bidi_component") if part.key == "stage"]
-    return json.loads(chart.proto.json)[0]
+    return figure_of(chart)
 
 
 def drawn(page):

@@ -58,14 +58,17 @@ function sized(value, factor, key) {
 
 function draw(Plotly, div) {
   if (!div.isConnected) return;
-  const dark = isDark(div);
-  const madeFor = div._attnlabFigure.layout.meta?.made_for_px ?? 400;
-  const most = div._attnlabFigure.layout.meta?.grows_to ?? 1.6;
+  const dark = isDark(div), font = getComputedStyle(div).getPropertyValue("--st-font");
+  const drawn = [div._attnlabText, dark, font, div.clientWidth, div.clientHeight].join("\n");
+  if (drawn === div._attnlabDrawn) return;
+  const figure = JSON.parse(div._attnlabText);
+  const madeFor = figure.layout.meta?.made_for_px ?? 400;
+  const most = figure.layout.meta?.grows_to ?? 1.6;
   const factor = Math.min(most, Math.max(0.82, div.clientWidth / madeFor));
-  const { data, layout } = sized(resolved(div._attnlabFigure, TOKENS[dark ? "dark" : "light"]), factor);
-  const family = getComputedStyle(div).getPropertyValue("--st-font") || layout.font.family;
-  layout.font.family = layout.hoverlabel.font.family = family;
+  const { data, layout } = sized(resolved(figure, TOKENS[dark ? "dark" : "light"]), factor);
+  layout.font.family = layout.hoverlabel.font.family = font || layout.font.family;
   Plotly.react(div, data, { ...layout, autosize: true }, CONFIG);
+  div._attnlabDrawn = drawn;
   div.dataset.theme = dark ? "dark" : "light";
   div.dataset.updates = String(Number(div.dataset.updates || 0) + 1);
   div._attnlabSize ??= observeSize(Plotly, div);
@@ -102,7 +105,7 @@ function observeSize(Plotly, div) {
 }
 
 export default function ({ data, parentElement, setStateValue }) {
-  const [figure, height, alt, listens] = data;
+  const [text, height, alt, listens] = data;
   let div = parentElement.querySelector(":scope > .attnlab-chart");
   if (!div) {
     div = document.createElement("div");
@@ -113,7 +116,7 @@ export default function ({ data, parentElement, setStateValue }) {
   }
   div.style.height = height;
   div.setAttribute("aria-label", alt);
-  div._attnlabFigure = figure;
+  div._attnlabText = text;
   // A state with the time in it, not a trigger: while fragments run, what a browser said can arrive late and twice.
   div._attnlabTell = (event) => setStateValue("point", [...event.detail, Date.now()]);
   if (listens && !div._attnlabListener) {

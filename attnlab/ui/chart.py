@@ -1,6 +1,7 @@
 """A Plotly chart that keeps its zoom and its hidden series while new data arrives; st.plotly_chart mounts it anew.
 
-A st.components.v2 component (chart.js) that calls Plotly.react on a lasting <div>; the figure travels with each update.
+A st.components.v2 component (chart.js) that calls Plotly.react on a lasting <div>; the figure travels with each update, as
+the JSON that it is in any case, so that the browser sees at once when nothing has changed and many tabs share one text.
 plotly.js comes from the installed plotly package, over HTTP and once a page load: text that v2 takes inline would be
 sent again with every update, all 4.8 MB of it. The route is that of a declared v1 component that is never mounted, the
 public way to serve a folder that lies outside the app.
@@ -8,17 +9,21 @@ public way to serve a folder that lies outside the app.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit import runtime
 from streamlit.components.v1 import declare_component
 
-from attnlab.figures import TOKENS
+from attnlab.figures import TOKENS, Figure
+from attnlab.run import Run
 
 PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"
 PLOTLY_PATH = f"component/{__name__}.plotly/plotly.min.js"
@@ -48,19 +53,48 @@ def slots(count: int, paths: int) -> list[Any]:
     return [grid.cell() for _ in range(count)]
 
 
-def plotly_chart(figure: dict[str, Any], *, key: str, height: str, alt: str, listens: bool = False) -> None:
-    """Draws a figure, as wide as its container; `height` is a CSS length, such as "max(380px, 44vh)".
+@functools.lru_cache(maxsize=1)
+def _declared(server: runtime.Runtime) -> Callable[..., Any]:
+    """The component, once a server: another one in the same process, as tests have it, knows nothing of an earlier one's."""
+    declare_component("plotly", path=PLOTLY_FOLDER)
+    return st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
+
+
+class _Same:
+    """A run as a key: equal to itself alone. Runs are never changed, and to compare all of their points takes longer."""
+
+    def __init__(self, run: Run):
+        self.run = run
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.run is self.run
+
+    def __hash__(self) -> int:
+        return id(self.run)
+
+
+@functools.lru_cache(maxsize=32)
+def _text(make: Callable[..., Figure], same: _Same, *how: Any) -> str:
+    return json.dumps(make(same.run, *how))
+
+
+def once(make: Callable[..., Figure], run: Run, *how: Any) -> str:
+    """The JSON of make(run, *how), made once for all tabs that look at the run."""
+    return _text(make, _Same(run), *how)
+
+
+def plotly_chart(figure: Figure | str, *, key: str, height: str, alt: str, listens: bool = False) -> None:
+    """Draws a figure, or its JSON, as wide as its container; `height` is a CSS length, such as "max(380px, 44vh)".
 
     The same `key` in a later run updates the chart in place. Zoom and hidden series last as long as the figure's
     `layout.uirevision`; `alt` is what a screen reader says. With `listens` a click on a point of any chart of the page
     runs this chart's fragment again, and `new_click` says which point.
     """
-    # Both are declared in every run, because a new server knows nothing of this module's import.
-    declare_component("plotly", path=PLOTLY_FOLDER)
-    draw = st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
+    draw = _declared(runtime.get_instance())
     told = {"on_point_change": lambda: None} if listens else {}
+    text = figure if isinstance(figure, str) else json.dumps(figure)
     # A list: the values of a dict are searched for dataframes, with pandas imported for it.
-    draw(key=key, data=[figure, height, alt, listens], **told)
+    draw(key=key, data=[text, height, alt, listens], **told)
 
 
 def new_click(key: str) -> tuple[str, int] | None:

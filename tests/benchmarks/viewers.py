@@ -121,6 +121,8 @@ class Session:
 
 def traces(found: object) -> list[dict]:
     """The traces of a figure, wherever it stands in what a component was given."""
+    if isinstance(found, str) and found.startswith("{"):
+        return traces(json.loads(found))
     if isinstance(found, dict) and isinstance(found.get("data"), list) and "layout" in found:
         return [trace for trace in found["data"] if isinstance(trace, dict)]
     children = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
