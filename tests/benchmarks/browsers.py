@@ -6,7 +6,8 @@ nothing (viewers.py): `--browsers 1 --sessions 24 --delay 0.12` asks what a brow
 this device, measured three times before without a page, each time in a fresh worker, is started by all browsers at once.
 Prints, beside their targets,
 
-    point → visible   from the moment the lab stored a measurement to the frame that holds it, over all browsers
+    point → visible   from the moment the lab stored a measurement to the frame that holds it, over all browsers; and by
+                      the second of the run in which it was stored
     runs started      by all those presses of Run: one
     timings           of each point, solo and with the browsers; how far apart the solo runs are, and how far the interval of
                       the last lies outside those of the solo runs together; not with --delay
@@ -26,7 +27,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import viewers
-from page import ROOT, numbers, opened, report, server, summary, wait_until_measured
+from page import ROOT, by_second, numbers, opened, report, server, summary, wait_until_measured
 from playwright.sync_api import TimeoutError, sync_playwright
 
 sys.path.insert(0, str(ROOT / "tests/gpu"))
@@ -39,7 +40,6 @@ from attnlab.store import Store
 from attnlab.units import ms, sequence
 
 WITHIN_S = 1.0
-SOLO = 3
 
 
 def outside(alone: list[tuple[float, float]], watched: tuple[float, float]) -> float:
@@ -69,13 +69,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--browsers", type=int, default=25)
     parser.add_argument("--sessions", type=int, default=0, help="more viewers, which draw nothing")
+    parser.add_argument("--solo", type=int, default=3, help="runs without a page, to compare timings with")
     parser.add_argument("--delay", type=float, help="a worker that computes nothing and takes so many seconds for a step")
     options = parser.parse_args()
     query = "?live=false" if options.delay is None else viewers.QUERY
     if options.delay is not None:
         viewers.compute_nothing(options.delay)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, ExitStack() as stack:
-        alone = [one_run(Path(folder) / f"solo-{i}") for i in range(SOLO if options.delay is None else 0)]
+        alone = [one_run(Path(folder) / f"solo-{i}") for i in range(options.solo if options.delay is None else 0)]
         _, url = stack.enter_context(server(Path(folder)))
         store = Store(folder)
         stack.callback(store.close)
@@ -112,11 +113,12 @@ def main() -> int:
         late_s = [shown_at - at for at, shown_at in points if shown_at]
         p95_s = sorted(late_s)[int(0.95 * len(late_s))] if late_s else float("inf")
         report("point → visible", f"{summary(late_s)}, {len(points) - len(late_s)} refined before", "p95 1,000 ms")
+        by_second(points, runs[0])
         report("runs started", f"{len(runs)}", "1")
         off = 0
         if alone:
             off = timings(alone, store.load(runs[0].id))
-            report("\ntimings", f"{off} points further outside than {SOLO} solo runs lie apart", "0")
+            report("\ntimings", f"{off} points further outside than {options.solo} solo runs lie apart", "0")
     return 0 if p95_s <= WITHIN_S and len(runs) == 1 and not off else 1
 
 

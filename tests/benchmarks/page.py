@@ -26,6 +26,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -35,6 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from conftest import CHROMIUM_ARGS, chromium  # noqa: E402
 
+from attnlab.run import Run  # noqa: E402
 from attnlab.store import Store  # noqa: E402
 
 # Put into the page before anything of its own: when the first paint was, and when each number was first in the chart.
@@ -123,13 +125,24 @@ def wait_until_measured(page: Page) -> None:
 
 
 def numbers(store: Store, run_id: str, page: Page) -> list[tuple[float, float | None]]:
-    """Unix times (stored, in the chart) of every number of the run, oldest first; None for one that was never there."""
+    """Unix times (stored, in the chart) of every number of the run, oldest first; None for one that was never there. One that
+    came twice, as from a worker that computes nothing, counts once."""
     shown_at = {(path, seq, ms): at_ms / 1e3 for path, seq, ms, at_ms in page.evaluate("Object.values(window.seen)")}
-    return [
-        (at, shown_at.get((m["path"], m["seq_kv"], m["device_ms"])))
-        for at, kind, m in store.events(run_id)
-        if kind == "measurement" and m["status"] == "ok"
-    ]
+    stored: dict[tuple[str, int, float], float] = {}
+    for at, kind, m in store.events(run_id):
+        if kind == "measurement" and m["status"] == "ok":
+            stored.setdefault((m["path"], m["seq_kv"], m["device_ms"]), at)
+    return [(at, shown_at.get(number)) for number, at in stored.items()]
+
+
+def by_second(points: list[tuple[float, float | None]], run: Run) -> None:
+    """How late they were, by the second of the run in which they were stored: in the first all of an audience has just pressed
+    Run."""
+    began = datetime.fromisoformat(run.created).timestamp()
+    for second in range(int(max(at for at, _ in points) - began) + 1):
+        late_s = [shown_at - at for at, shown_at in points if shown_at and int(at - began) == second]
+        if late_s:
+            print(f"    second {second:2}: {summary(late_s)}")
 
 
 def press_and_wait(page: Page, store: Store) -> tuple[str, float]:

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 import websockets
-from page import ROOT, cpu_s, report, server, summary
+from page import ROOT, by_second, cpu_s, report, server, summary
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
@@ -178,11 +178,13 @@ def main() -> int:
                 if kind == "measurement" and m["status"] == "ok":
                     stored.setdefault((m["path"], m["seq_kv"], m["device_ms"]), at)
             seen = [session.seen() for session in sessions]
-            late_s = [first[key] - at for key, at in stored.items() for first in seen if key in first]
-            unseen = len(stored) * viewers - len(late_s)
+            points = [(at, first.get(key)) for first in seen for key, at in stored.items()]
+            late_s = [seen_at - at for at, seen_at in points if seen_at]
+            unseen = len(points) - len(late_s)
             ordered = sorted(late_s)
             p95_s = ordered[int(0.95 * len(ordered))] if ordered else float("inf")
             report("point → session", f"{summary(late_s)}, {unseen} never sent", "p95 1,000 ms")
+            by_second(points, store.load(run_id))
             started = len(store.recent(100))
             report("runs started", f"{started}", "1")
             report("server CPU", f"{used_s / wall_s:.0%} of one core over {wall_s:.0f} s, {viewers} sessions")
