@@ -9,7 +9,7 @@ import streamlit as st
 
 from attnlab import claims
 from attnlab.run import Run
-from attnlab.ui import head, headline, link, shell, text
+from attnlab.ui import head, headline, link, shared_runs, shell, text
 
 EVERY_S = 0.5
 MEASURE_HERE = "Measure on this machine"
@@ -53,12 +53,15 @@ device = next(run.device for run in recorded if run.device and run.device.name =
 
 # What this tab does about it.
 
-request = state.pop("claims_request", ())
-if request and worker.device is not None and not replaying:
-    for claim in claims.CLAIMS:
-        wanted = claim.name in request and not claim.untestable(worker.device)
-        if wanted and (run_id := shell.submit(claim.sweep(worker.device.kind))):
-            asked[claim.name] = run_id
+request = state.get("claims_request", ())
+with shared_runs.changing():
+    if request and worker.device is not None and not replaying:
+        for claim in claims.CLAIMS:
+            wanted = claim.name in request and not claim.untestable(worker.device)
+            if wanted and (run_id := shell.submit(claim.sweep(worker.device.kind))):
+                asked[claim.name] = run_id
+    state.pop("claims_request", None)
+    shared_runs.claim("claims", asked.values())
 
 
 def runs() -> list[Run]:

@@ -12,7 +12,7 @@ from attnlab import edges, exactness_figure, units, verdicts
 from attnlab.problem import DTYPE_BYTES
 from attnlab.run import Run
 from attnlab.sweep import SHORTEST
-from attnlab.ui import chart, exactness_form, head, headline, link, shell, text, verdict_tables
+from attnlab.ui import chart, exactness_form, head, headline, link, shared_runs, shell, text, verdict_tables
 
 EVERY_S = 0.5
 CHART_HEIGHT = "max(340px, 50vh)"
@@ -100,18 +100,17 @@ def picked(runs: list[Run]) -> int:
 # What this tab does about it.
 
 picked_seq = picked(shown("exactness"))
-request = state.pop("exactness_request", None)
-if request == "stop":
-    for ids in looks.values():
-        for run_id in ids:
-            lab.cancel(run_id)
-elif request and can_run:
-    wanted, before = form.looks(request, picked_seq), live_runs(request)
-    anew = [run.sweep for run in before] == list(wanted) and not any(run.active for run in before)
-    for run in before:
-        if run.active and run.sweep not in wanted:
-            lab.cancel(run.id)
-    looks[request] = tuple(filter(None, [shell.submit(sweep, fresh=anew) for sweep in wanted]))
+request = state.get("exactness_request")
+with shared_runs.changing():
+    if request == "stop":
+        shared_runs.stop(run_id for ids in looks.values() for run_id in ids)
+    elif request and can_run:
+        wanted, before = form.looks(request, picked_seq), live_runs(request)
+        anew = [run.sweep for run in before] == list(wanted) and not any(run.active for run in before)
+        shared_runs.leave(run.id for run in before if run.active and run.sweep not in wanted)
+        looks[request] = tuple(filter(None, [shell.submit(sweep, fresh=anew) for sweep in wanted]))
+    state.pop("exactness_request", None)
+    shared_runs.claim("exactness", (run_id for ids in looks.values() for run_id in ids))
 
 activity = {task: any(run.active for run in live_runs(task)) for task in ("exactness", *SECTIONS)}
 check_slot.button(

@@ -18,6 +18,7 @@ from attnlab.ui import (
     explain_trip,
     head,
     headline,
+    shared_runs,
     shell,
     text,
     tiles,
@@ -85,15 +86,17 @@ def active() -> bool:
     return any((run := lab.snapshot(run_id).run) is not None and run.active for run_id in runs.values())
 
 
-request = state.pop("explain_request", None)
-if request == "stop":
-    for run_id in runs.values():
-        lab.cancel(run_id)
-elif request in sweeps and can_run:
-    before = shown()
-    again = before is not None and not before.active and before.sweep.task == request
-    if run_id := shell.submit(sweeps[request], fresh=again):
-        runs[form.problem] = run_id
+request = state.get("explain_request")
+with shared_runs.changing():
+    if request == "stop":
+        shared_runs.stop(runs.values())
+    elif request in sweeps and can_run:
+        before = shown()
+        again = before is not None and not before.active and before.sweep.task == request
+        if run_id := shell.submit(sweeps[request], fresh=again):
+            runs[form.problem] = run_id
+    state.pop("explain_request", None)
+    shared_runs.claim("explain", runs.values())
 drawn_active = active()
 measure_slot.button(
     "Measure the kernels",

@@ -23,6 +23,7 @@ from attnlab.ui import (
     onepoint,
     points,
     rungs,
+    shared_runs,
     shell,
     stage_form,
     status,
@@ -122,21 +123,24 @@ if state["next_id"] and not active:
     state["run_id"], state["next_id"] = state["next_id"], None
     run = look().run
     active = run is not None and run.active
-request, state["request"] = state["request"], None
+request = state["request"]  # answered further down: what cuts this run short must not lose it
 can_run = form.sweep is not None and worker.device is not None and not replaying
 wanted = can_run and (request in ("run", "again") or (live and form.sweep != state["asked"]))
 waits = wanted and active and not live  # the running sweep finishes first
-if request == "stop" or (wanted and not waits):
-    for run_id in (state["next_id"], state["run_id"]):
-        if run_id:
-            lab.cancel(run_id)
-    state["next_id"] = None
-if wanted:
-    if waits and state["next_id"]:
-        lab.cancel(state["next_id"])  # or it would hold the device, with nobody to see or stop it
-    if run_id := shell.submit(form.sweep, fresh=request == "again"):
-        state["next_id" if waits else "run_id"] = run_id
-    state["asked"] = form.sweep
+goes_on = wanted and active and live and run.sweep == form.sweep
+with shared_runs.changing():
+    if request == "stop":
+        shared_runs.stop((state["next_id"], state["run_id"]))
+        state["next_id"] = None
+    elif wanted and not goes_on:  # what waits would hold the device, with nobody to see or stop it
+        shared_runs.leave((state["next_id"],) if waits else (state["next_id"], state["run_id"]))
+        state["next_id"] = None
+        if run_id := shell.submit(form.sweep, fresh=request == "again"):
+            state["next_id" if waits else "run_id"] = run_id
+    if wanted:
+        state["asked"] = form.sweep
+    state["request"] = None
+    shared_runs.claim("live", (state["run_id"], state["next_id"]))
 snapshot = replace(snapshot, run=look().run)  # the worker as the form above saw it, or a change would go unnoticed
 active = snapshot.run is not None and snapshot.run.active
 

@@ -15,7 +15,7 @@ from attnlab import checked, rehearsal, talk, units
 from attnlab.presets import PRESETS
 from attnlab.run import Run, WorkerState
 from attnlab.sweep import Sweep
-from attnlab.ui import keys, rehearse, shell, stage_form, stage_parts, text, viewers
+from attnlab.ui import keys, rehearse, shared_runs, shell, stage_form, stage_parts, text, viewers
 
 EVERY_S = 0.25
 REHEARSAL = 0
@@ -140,20 +140,22 @@ if step is not None and step.kind == "yours" and sweep is not None:
 
 # What this tab does about it.
 
-asked = state.pop("stage_run", None)
-if number == REHEARSAL and asked and device is not None:
-    rehearse.begin(script, device.kind)
-elif sweep is not None and device is not None:
-    visit = visits.get(sweep)
-    before = lab.snapshot(visit.run_id).run if visit else None
-    gone = before is not None and before.state in ("cancelled", "failed") and state["stage_entered"]
-    if asked or (swept and (visit is None or gone)):
-        for other in visits.values():
-            lab.cancel(other.run_id)
-        kept = rehearse.kept(sweep, device.key)
-        if run_id := shell.submit(sweep, fresh=True):
-            visits[sweep] = Visit(run_id, time.monotonic(), kept)
-    state["stage_entered"] = False
+asked = state.get("stage_run")
+with shared_runs.changing():
+    if number == REHEARSAL and asked and device is not None:
+        rehearse.begin(script, device.kind)
+    elif sweep is not None and device is not None:
+        visit = visits.get(sweep)
+        before = lab.snapshot(visit.run_id).run if visit else None
+        gone = before is not None and before.state in ("cancelled", "failed") and state["stage_entered"]
+        if asked or (swept and (visit is None or gone)):
+            shared_runs.leave(other.run_id for other in visits.values())
+            kept = rehearse.kept(sweep, device.key)
+            if run_id := shell.submit(sweep, fresh=True):
+                visits[sweep] = Visit(run_id, time.monotonic(), kept)
+        state["stage_entered"] = False
+    state.pop("stage_run", None)
+    shared_runs.claim("stage", (visit.run_id for visit in visits.values()))
 
 
 def live_and_shown() -> tuple[Run | None, Run | None, bool]:

@@ -28,7 +28,7 @@ from attnlab.problem import ALIGNMENT
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, link, onepoint, shell, status
+from attnlab.ui import chart, link, onepoint, shared_runs, shell, status
 from attnlab.ui.controls import Form
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -282,6 +282,42 @@ def test_not_live_a_change_waits_and_the_running_sweep_finishes(open_page):
     assert {m.problem.heads for m in run.measurements} == {16}
     until(page, measured)
     assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.problem.heads == 8
+
+
+@pytest.fixture
+def tab(monkeypatch):
+    """tab(name): whose page runs from now on. To AppTest all of them are one session."""
+    now = []
+    monkeypatch.setattr(shared_runs, "_me", lambda: now[-1])
+    return now.append
+
+
+def test_a_slider_of_one_tab_ends_no_run_that_another_one_watches(open_page, tab):
+    link = {**TINY, "seq": "4096"}
+    tab("first")
+    first = until(open_page(link, fake={"delay_s": 0.2}), lambda page: page.session_state["run_id"])
+    tab("second")
+    second = until(open_page(link, fake={"delay_s": 0.2}), lambda page: page.session_state["run_id"])
+    shared, lab = first.session_state["run_id"], open_page.labs[0]
+    assert second.session_state["run_id"] == shared
+    second.slider("heads").set_value(4).run()
+    own = second.session_state["run_id"]
+    assert lab.snapshot(shared).run.active and lab.snapshot().queue == (own,)
+    tab("first")
+    until(first, measured)
+    assert lab.snapshot(shared).run.state == "done" and len(table(first)) == 12
+    tab("second")
+    until(second, measured)
+    assert {m.problem.heads for m in lab.snapshot(own).run.measurements} == {4}
+
+
+def test_run_pressed_while_this_very_sweep_runs_does_not_start_it_over(open_page):
+    page = open_page({**TINY, "seq": "4096"}, fake={"delay_s": 0.2})
+    until(page, lambda page: len(table(page)) >= 2)
+    run_id = page.session_state["run_id"]
+    page.button("run").click().run()
+    assert page.session_state["run_id"] == run_id and open_page.labs[0].snapshot(run_id).run.active
+    until(page, measured)
 
 
 def test_queueing_again_replaces_what_was_queued(open_page):

@@ -109,7 +109,7 @@ def test_with_nothing_measured_the_bytes_stand_there_and_no_time_claims_to_be_me
     assert cells(page, "Reads")[-1] == trip.decimal_size(cost.min_read_bytes(PROBLEM))
     assert cells(page, "At\u00a04.8\u00a0TB/s")[1] == "1.79 ms"
     assert set(cells(page, "Measured")) == {"–"} == set(cells(page, "Achieved"))
-    assert "not measured" in charts(page)[1][0]["layout"]["title"]["text"]
+    assert "not measured" in json.loads(charts(page)[1][0])["layout"]["title"]["text"]
 
 
 def test_a_recorded_run_is_offered_and_marked_wherever_its_numbers_stand(open_page):
@@ -117,7 +117,7 @@ def test_a_recorded_run_is_offered_and_marked_wherever_its_numbers_stand(open_pa
     assert page.selectbox("w_show_box").options == ["Measure on this machine", "Recorded on NVIDIA H200 (h200-anatomy)"]
     assert page.button("w_measure").disabled and page.slider("w_recorded_batch").disabled
     assert f":violet-badge[{MARK}]" in said(page).replace("\\", "")
-    assert MARK in charts(page)[1][0]["layout"]["title"]["text"]
+    assert MARK in json.loads(charts(page)[1][0])["layout"]["title"]["text"]
     (kernels,) = [name for name in table(page) if name.startswith("Kernels that ran")]
     assert MARK in kernels.replace("\\", "")
     assert cells(page, "Measured") == ["2.50 ms", "2.25 ms", "2.38 ms", "2.25 ms", "9.38 ms", "1.25 ms"]

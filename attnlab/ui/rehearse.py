@@ -13,7 +13,7 @@ from attnlab import rehearsal
 from attnlab.run import Run
 from attnlab.sweep import Sweep
 from attnlab.talk import Talk
-from attnlab.ui import headline, shell
+from attnlab.ui import headline, shared_runs, shell
 from attnlab.ui.text import escape, local
 
 NAME = "Rehearsal"  # of its runs, on the runs page; it tells them after a restart too
@@ -35,6 +35,7 @@ def begin(talk: Talk, device_kind: str) -> None:
         if sweep is not None and sweep not in _asked() and (run_id := shell.submit(sweep, fresh=True)):
             _asked()[sweep] = run_id
             shell.lab().store.label(run_id, f"{NAME}: {step.headline}", "")
+    shared_runs.claim("stage", _asked().values(), shared_runs.REHEARSAL)
 
 
 def stop() -> None:

@@ -3,11 +3,12 @@
 Every browser is a real one, headless Chromium in a context and with processes of its own, that draws what it is sent: so
 this wants about a core for each two of them. Where there are few cores, most of the audience can be sessions that draw
 nothing (viewers.py): `--browsers 1 --sessions 24 --delay 0.12` asks what a browser among 25 sees. The default sweep of
-this device, measured three times before without a page, each time in a fresh worker, is started by all browsers at once.
+this device, measured three times before without a page, each time in a fresh worker, is started by all browsers at once,
+or by the first of them and joined by the others, who come `--over` some seconds.
 Prints, beside their targets,
 
-    point → visible   from the moment the lab stored a measurement to the frame that holds it, over all browsers; and by
-                      the second of the run in which it was stored
+    point → visible   from the moment the lab stored a measurement to the frame that holds it, over all browsers, each from
+                      its press on; and by the second of the run in which it was stored
     runs started      by all those presses of Run: one
     timings           of each point, solo and with the browsers; how far apart the solo runs are, and how far the interval of
                       the last lies outside those of the solo runs together; not with --delay
@@ -69,6 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--browsers", type=int, default=25)
     parser.add_argument("--sessions", type=int, default=0, help="more viewers, which draw nothing")
+    parser.add_argument("--over", type=float, default=0.0, help="seconds over which the browsers come")
     parser.add_argument("--solo", type=int, default=3, help="runs without a page, to compare timings with")
     parser.add_argument("--delay", type=float, help="a worker that computes nothing and takes so many seconds for a step")
     options = parser.parse_args()
@@ -97,8 +99,11 @@ def main() -> int:
                 time.sleep(0.005)
         else:
             time.sleep(3)
+        pressed = []
         for page in pages:
+            pressed.append(time.time())
             page.evaluate("document.querySelector('.st-key-run button').click()")
+            time.sleep(options.over / len(pages))
         for page in pages:
             try:
                 wait_until_measured(page)
@@ -109,7 +114,12 @@ def main() -> int:
         if others:
             others.result()
         runs = store.recent(100)
-        points = [number for page in pages for number in numbers(store, runs[0].id, page)]
+        points = [
+            (at, shown_at)
+            for page, since in zip(pages, pressed, strict=True)
+            for at, shown_at in numbers(store, runs[0].id, page)
+            if at >= since
+        ]
         late_s = [shown_at - at for at, shown_at in points if shown_at]
         p95_s = sorted(late_s)[int(0.95 * len(late_s))] if late_s else float("inf")
         report("point → visible", f"{summary(late_s)}, {len(points) - len(late_s)} refined before", "p95 1,000 ms")

@@ -39,7 +39,7 @@ class Session:
     """One visitor."""
 
     def __init__(self, url: str, query: str):
-        self.query = query
+        self.query = query.removeprefix("?")  # as a browser sends it
         self.url = url.replace("http://", "ws://") + "/_stcore/stream"
         self._charts: list[tuple[float, str]] = []  # read when all is over: reading takes longer than sending
         self._timers: dict[str, asyncio.Task] = {}
