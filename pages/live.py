@@ -44,23 +44,20 @@ MEASURE_HERE = "Measure on this machine"
 shell.guard()
 lab = shell.lab()
 state = st.session_state
-state.setdefault("run_id", None)  # the run this tab shows
-state.setdefault("next_id", None)  # the one it shows when that has ended
-state.setdefault("asked", None)  # the sweep this tab asked for last
-state.setdefault("request", None)  # the button pressed: run, again or stop
+mine = state.setdefault(shared_runs.MINE, shared_runs.Mine())
 state.setdefault("drawn_run", None)  # what the charts show, and
 state.setdefault("drawn_at", 0.0)  # since when, by time.monotonic
 painted = state.setdefault("painted", False)  # what is heavy comes with this tab's second run
 
 
 def press(button: str) -> None:
-    state["request"] = button
+    mine.request = button
 
 
 def look() -> Snapshot:
     """The lab as this tab sees it: with its own run, or none."""
-    snapshot = lab.snapshot(state["run_id"])
-    return snapshot if state["run_id"] else replace(snapshot, run=None)
+    snapshot = lab.snapshot(mine.run_id)
+    return snapshot if mine.run_id else replace(snapshot, run=None)
 
 
 snapshot = look()
@@ -93,7 +90,7 @@ if replay != offered:
     link.publish("replay", replay, replay if replaying else None)
 
 with st.sidebar:
-    shell.choose_device(on_change=lambda: state.update(run_id=None, next_id=None, asked=None))
+    shell.choose_device(on_change=lambda: state.update({shared_runs.MINE: shared_runs.Mine()}))
     with st.container(gap="xsmall"):
         run_slot, stop_slot = st.columns([2, 1])
         live_slot, again_slot = st.columns([1, 2], vertical_alignment="center")
@@ -119,28 +116,30 @@ if (to_stage or st.query_params.get("stage", "").lower() == "true") and form.swe
 
 run = snapshot.run
 active = run is not None and run.active
-if state["next_id"] and not active:
-    state["run_id"], state["next_id"] = state["next_id"], None
+if mine.next_id and not active:
+    mine.run_id, mine.next_id = mine.next_id, None
     run = look().run
     active = run is not None and run.active
-request = state["request"]  # answered further down: what cuts this run short must not lose it
+request = mine.request  # answered further down: what cuts this run short must not lose it
 can_run = form.sweep is not None and worker.device is not None and not replaying
-wanted = can_run and (request in ("run", "again") or (live and form.sweep != state["asked"]))
+wanted = can_run and (request in ("run", "again") or (live and form.sweep != mine.asked))
 waits = wanted and active and not live  # the running sweep finishes first
 goes_on = wanted and active and live and run.sweep == form.sweep
 with shared_runs.changing():
     if request == "stop":
-        shared_runs.stop((state["next_id"], state["run_id"]))
-        state["next_id"] = None
+        shared_runs.stop((mine.next_id, mine.run_id))
+        mine.next_id = None
     elif wanted and not goes_on:  # what waits would hold the device, with nobody to see or stop it
-        shared_runs.leave((state["next_id"],) if waits else (state["next_id"], state["run_id"]))
-        state["next_id"] = None
-        if run_id := shell.submit(form.sweep, fresh=request == "again"):
-            state["next_id" if waits else "run_id"] = run_id
+        shared_runs.leave((mine.next_id,) if waits else (mine.next_id, mine.run_id))
+        mine.next_id = None
+        if (run_id := shell.submit(form.sweep, fresh=request == "again")) and waits:
+            mine.next_id = run_id
+        elif run_id:
+            mine.run_id = run_id
     if wanted:
-        state["asked"] = form.sweep
-    state["request"] = None
-    shared_runs.claim("live", (state["run_id"], state["next_id"]))
+        mine.asked = form.sweep
+    mine.request = None
+    shared_runs.claim("live", (mine.run_id, mine.next_id))
 snapshot = replace(snapshot, run=look().run)  # the worker as the form above saw it, or a change would go unnoticed
 active = snapshot.run is not None and snapshot.run.active
 

@@ -86,6 +86,11 @@ def sentence(page):
     return page.get("html")[0].value
 
 
+def run_of(page):
+    """The id of the run that the page shows."""
+    return page.session_state[shared_runs.MINE].run_id
+
+
 def table(page):
     return page.dataframe[1].value
 
@@ -133,13 +138,13 @@ def test_the_sliders_have_the_ranges_of_the_project(open_page):
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 def test_the_defaults_fit_the_device(open_page, kind):
-    page = until(open_page(fake={"kind": kind}), lambda page: page.session_state["run_id"])
+    page = until(open_page(fake={"kind": kind}), lambda page: run_of(page))
     assert shape(page) == link.shape_values(default_sweep(kind))
 
 
 def test_a_link_wins_over_the_defaults_of_the_device(open_page):
     page = open_page({"batch": "1", "seq": "512", "heads": "6"}, fake={"kind": "cuda"})
-    until(page, lambda page: page.session_state["run_id"])
+    until(page, lambda page: run_of(page))
     defaults = link.shape_values(default_sweep("cuda"))
     assert shape(page) == {**defaults, "batch": 1, "seq": 512, "heads": 6}
 
@@ -147,18 +152,18 @@ def test_a_link_wins_over_the_defaults_of_the_device(open_page):
 def test_a_link_means_one_shape_on_every_machine(open_page):
     """What is missing in an address that the page wrote is the widget's smallest value, not the device's default."""
     page = open_page({"seq": "512", "dtype": "float16", "direction": "forward"}, fake={"kind": "cuda"})
-    until(page, lambda page: page.session_state["run_id"])
+    until(page, lambda page: run_of(page))
     assert shape(page) == {
         "batch": 1, "seq": 512, "heads": 1, "head_dim": 32, "dtype": "float16", "direction": "forward",
     }  # fmt: skip
 
 
 def test_the_address_holds_the_shape_that_was_seeded(open_page):
-    page = until(open_page(fake={"kind": "cuda"}), lambda page: page.session_state["run_id"])
+    page = until(open_page(fake={"kind": "cuda"}), lambda page: run_of(page))
     assert page.query_params["dtype"] == "bfloat16" and page.query_params["seq"] == "16384"
     open_page.labs.pop().close()
     elsewhere = open_page({key: page.query_params[key] for key in page.query_params}, fake={"kind": "cpu"})
-    until(elsewhere, lambda page: page.session_state["run_id"])
+    until(elsewhere, lambda page: run_of(page))
     assert shape(elsewhere) == shape(page) == link.shape_values(default_sweep("cuda"))
 
 
@@ -196,7 +201,7 @@ def test_nonsense_in_a_link_gets_one_clear_line(open_page, key, nonsense, legal)
     said = warning.value.replace("\\", "")
     assert "\n" not in said and f"{key} is {nonsense!r}" in said and legal in said and "None" not in said
     assert not page.exception
-    until(page, lambda page: page.session_state["run_id"])
+    until(page, lambda page: run_of(page))
     page.slider("heads").set_value(3).run()
     assert not page.warning, "old news once the form says something else"
 
@@ -204,18 +209,18 @@ def test_nonsense_in_a_link_gets_one_clear_line(open_page, key, nonsense, legal)
 def test_kv_heads_that_do_not_divide_are_refused_in_words(open_page):
     """F09."""
     page = until(open_page({**TINY, "heads": "6"}), measured)
-    before, run_id = table(page), page.session_state["run_id"]
+    before, run_id = table(page), run_of(page)
     for heads, kv_heads, legal in ((6, 4, "1, 2, 3, 6"), (4, 8, "1, 2, 4"), (6, 0, "1, 2, 3, 6")):
         page.slider("heads").set_value(heads)
         page.number_input("kv_heads").set_value(kv_heads).run()
         said = page.error[0].value.replace("\\", "")
         assert f"kv_heads is {kv_heads}" in said and f"legal for {heads} heads: {legal}" in said
         assert page.button("run").disabled
-        assert page.session_state["run_id"] == run_id, "nothing was submitted"
+        assert run_of(page) == run_id, "nothing was submitted"
         assert table(page).equals(before), "the previous results stay"
     page.number_input("kv_heads").set_value(3).run()
     until(page, measured)
-    assert not page.error and page.session_state["run_id"] != run_id
+    assert not page.error and run_of(page) != run_id
 
 
 def test_no_path_is_refused_in_words(open_page):
@@ -253,9 +258,9 @@ def test_a_tiny_run_on_the_real_worker_ends_with_both_curves(open_page):
 def test_live_a_change_cancels_the_run_and_starts_the_new_one(open_page):
     page = open_page({**TINY, "seq": "4096", "dtype": "bfloat16"}, fake={"delay_s": 0.2})
     until(page, lambda page: status_line(page).startswith("Measuring"))
-    first = page.session_state["run_id"]
+    first = run_of(page)
     page.slider("heads").set_value(4).run()
-    second = page.session_state["run_id"]
+    second = run_of(page)
     lab = open_page.labs[0]
     assert lab.snapshot(first).run.state == "cancelled"
     assert lab.snapshot(second).run.sweep.problem.heads == 4
@@ -267,21 +272,21 @@ def test_not_live_a_change_waits_and_the_running_sweep_finishes(open_page):
     """F23."""
     page = open_page({**TINY, "heads": "16", "seq": "4096", "live": "false"}, fake={"delay_s": 0.1})
     until(page, lambda page: not page.button("run").disabled)
-    assert page.session_state["run_id"] is None, "nothing runs before it is asked for"
+    assert run_of(page) is None, "nothing runs before it is asked for"
     page.button("run").click().run()
-    first = page.session_state["run_id"]
+    first = run_of(page)
     until(page, lambda page: len(table(page)) >= 2)
     page.slider("heads").set_value(8).run()
     assert "the form differs from the run shown" in status_line(page) and "heads 16" in status_line(page)
     assert page.button("run").label == "Queue" and not page.button("stop").disabled
     page.button("run").click().run()
-    assert page.session_state["run_id"] == first, "the running one stays in view"
-    until(page, lambda page: page.session_state["run_id"] != first)
+    assert run_of(page) == first, "the running one stays in view"
+    until(page, lambda page: run_of(page) != first)
     run = open_page.labs[0].snapshot(first).run
     assert run.state == "done" and len(run.measurements) == 12
     assert {m.problem.heads for m in run.measurements} == {16}
     until(page, measured)
-    assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.problem.heads == 8
+    assert open_page.labs[0].snapshot(run_of(page)).run.sweep.problem.heads == 8
 
 
 @pytest.fixture
@@ -295,13 +300,13 @@ def tab(monkeypatch):
 def test_a_slider_of_one_tab_ends_no_run_that_another_one_watches(open_page, tab):
     link = {**TINY, "seq": "4096"}
     tab("first")
-    first = until(open_page(link, fake={"delay_s": 0.2}), lambda page: page.session_state["run_id"])
+    first = until(open_page(link, fake={"delay_s": 0.2}), lambda page: run_of(page))
     tab("second")
-    second = until(open_page(link, fake={"delay_s": 0.2}), lambda page: page.session_state["run_id"])
-    shared, lab = first.session_state["run_id"], open_page.labs[0]
-    assert second.session_state["run_id"] == shared
+    second = until(open_page(link, fake={"delay_s": 0.2}), lambda page: run_of(page))
+    shared, lab = run_of(first), open_page.labs[0]
+    assert run_of(second) == shared
     second.slider("heads").set_value(4).run()
-    own = second.session_state["run_id"]
+    own = run_of(second)
     assert lab.snapshot(shared).run.active and lab.snapshot().queue == (own,)
     tab("first")
     until(first, measured)
@@ -314,9 +319,9 @@ def test_a_slider_of_one_tab_ends_no_run_that_another_one_watches(open_page, tab
 def test_run_pressed_while_this_very_sweep_runs_does_not_start_it_over(open_page):
     page = open_page({**TINY, "seq": "4096"}, fake={"delay_s": 0.2})
     until(page, lambda page: len(table(page)) >= 2)
-    run_id = page.session_state["run_id"]
+    run_id = run_of(page)
     page.button("run").click().run()
-    assert page.session_state["run_id"] == run_id and open_page.labs[0].snapshot(run_id).run.active
+    assert run_of(page) == run_id and open_page.labs[0].snapshot(run_id).run.active
     until(page, measured)
 
 
@@ -330,7 +335,7 @@ def test_queueing_again_replaces_what_was_queued(open_page):
     lab = open_page.labs[0]
     assert len(lab.snapshot().queue) == 1
     page.button("stop").click().run()
-    assert not lab.snapshot().queue and not lab.snapshot(page.session_state["run_id"]).run.active
+    assert not lab.snapshot().queue and not lab.snapshot(run_of(page)).run.active
 
 
 def test_a_missing_path_that_a_link_has_ticked_can_be_unticked(open_page):
@@ -346,23 +351,23 @@ def test_a_missing_path_that_a_link_has_ticked_can_be_unticked(open_page):
 def test_stop_ends_the_run_and_nothing_starts_by_itself(open_page):
     page = open_page({**TINY, "seq": "4096"}, fake={"delay_s": 0.2})
     until(page, lambda page: len(table(page)) >= 2)
-    run_id = page.session_state["run_id"]
+    run_id = run_of(page)
     page.button("stop").click().run()
     page.run()
-    assert page.session_state["run_id"] == run_id
+    assert run_of(page) == run_id
     assert status_line(page).startswith("Cancelled") and page.button("stop").disabled
     assert len(table(page)) >= 2, "what was measured stays"
 
 
 def test_a_stored_answer_is_shown_at_once_and_can_be_measured_again(open_page):
     page = until(open_page(TINY), measured)
-    created = open_page.labs[0].snapshot(page.session_state["run_id"]).run.created
+    created = open_page.labs[0].snapshot(run_of(page)).run.created
     again = open_page(TINY)
     assert measured(again) and "just now" in status_line(again)
-    assert open_page.labs[0].snapshot(again.session_state["run_id"]).run.created == created
+    assert open_page.labs[0].snapshot(run_of(again)).run.created == created
     again.button("again").click().run()
     until(again, measured)
-    assert open_page.labs[0].snapshot(again.session_state["run_id"]).run.created > created
+    assert open_page.labs[0].snapshot(run_of(again)).run.created > created
 
 
 def test_what_has_no_number_stands_in_the_table_with_its_reason(open_page):
@@ -557,7 +562,7 @@ def test_more_of_the_sweep_is_in_the_form(open_page):
     page.segmented_control("within").set_value("5")
     page.segmented_control("l2").set_value("hot")
     page.run()
-    sweep = open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep
+    sweep = open_page.labs[0].snapshot(run_of(page)).run.sweep
     assert (sweep.problem.window, sweep.seq_q, sweep.precision, sweep.l2) == (64, 1, 0.05, "hot")
     assert "hot L2" in figure(page, "latency")["layout"]["title"]["text"]
 
@@ -568,7 +573,7 @@ def test_a_preset_fills_the_form_and_the_run_is_that_of_the_preset(open_page, pr
     until(page, lambda page: not page.button("run").disabled)
     page.selectbox("preset").select(preset.name).run()
     page.button("run").click().run()
-    run = open_page.labs[0].snapshot(page.session_state["run_id"]).run
+    run = open_page.labs[0].snapshot(run_of(page)).run
     assert run.sweep == preset.sweep()
     assert not page.error and not page.exception and page.selectbox("preset").value is None
 
@@ -581,20 +586,20 @@ def test_what_a_preset_filled_in_stays_editable_and_the_address_reproduces_it(op
     page.slider("heads").set_value(8)
     page.number_input("other_head_dim").set_value(80).run()
     page.button("run").click().run()
-    sweep = open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep
+    sweep = open_page.labs[0].snapshot(run_of(page)).run.sweep
     assert (sweep.seqs, sweep.problem.heads, sweep.problem.head_dim) == ((128, 197), 8, 80)
     address = {name: str(value) for name, value in link.form_values(sweep).items() if value is not None}
     again = open_page({**address, "live": "false"}, fake={"kind": "cuda"})
     until(again, lambda page: not page.button("run").disabled)
     again.button("run").click().run()
-    assert open_page.labs[0].snapshot(again.session_state["run_id"]).run.sweep == sweep
+    assert open_page.labs[0].snapshot(run_of(again)).run.sweep == sweep
     page.number_input("other_seq").set_value(None).run()
     assert not page.select_slider("seq").disabled
 
 
 def test_a_padded_batch_in_the_form_is_measured_or_refused_in_words(open_page):
     page = until(open_page({**TINY, "batch": "2"}), measured)
-    before, run_id = table(page), page.session_state["run_id"]
+    before, run_id = table(page), run_of(page)
     for text, words in (
         (
             "256",
@@ -607,12 +612,12 @@ def test_a_padded_batch_in_the_form_is_measured_or_refused_in_words(open_page):
         page.text_input("lengths").set_value(text).run()
         (refusal,) = page.error
         assert words in refusal.value.replace("\\", "") and "\n" not in refusal.value
-        assert page.session_state["run_id"] == run_id and table(page).equals(before)
+        assert run_of(page) == run_id and table(page).equals(before)
         assert page.text_input("lengths").value == text, "what was typed stays"
     page.text_input("lengths").set_value("256, 100")
     page.segmented_control("direction").set_value("backward").run()
     until(page, measured)
-    sweep = open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep
+    sweep = open_page.labs[0].snapshot(run_of(page)).run.sweep
     assert sweep.problem.lengths == (256, 100) and sweep.problem.direction == "backward"
     assert "--lengths 256,100 --direction backward" in page.code[0].value
     page.number_input("queries").set_value(7).run()
@@ -621,7 +626,7 @@ def test_a_padded_batch_in_the_form_is_measured_or_refused_in_words(open_page):
 
 def test_any_number_of_queries_is_cross_attention(open_page):
     page = until(open_page({**TINY, "queries": "7"}), measured)
-    assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.seq_q == 7
+    assert open_page.labs[0].snapshot(run_of(page)).run.sweep.seq_q == 7
     assert "--seq-q 7" in page.code[0].value
     page.number_input("queries").set_value(0).run()
     assert "seq_q is 0; legal: whole numbers from 1" in page.error[0].value.replace("\\", "")
@@ -659,7 +664,7 @@ def test_a_recorded_run_is_marked_wherever_a_number_of_it_stands(open_page):
     form = [page.slider("recorded_batch"), page.select_slider("recorded_seq"), page.slider("recorded_heads")]
     assert [(slider.value, slider.disabled) for slider in form] == [(4, True), (16_384, True), (32, True)]
     assert page.button("run").disabled
-    assert page.session_state["run_id"] is None, "nothing is measured meanwhile"
+    assert run_of(page) is None, "nothing is measured meanwhile"
     page.selectbox("replay").select_index(0).run()
     until(page, measured)
     assert mark not in sentence(page)
@@ -752,8 +757,8 @@ def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monk
     monkeypatch.setenv("ATTNLAB_PUBLIC", "seq=256,seconds=5")
     shell._public.clear()
     try:
-        page = until(open_page(TINY, fake={"kind": "cpu"}), lambda page: page.session_state["run_id"])
-        assert open_page.labs[0].snapshot(page.session_state["run_id"]).run.sweep.budget_s == 5
+        page = until(open_page(TINY, fake={"kind": "cpu"}), lambda page: run_of(page))
+        assert open_page.labs[0].snapshot(run_of(page)).run.sweep.budget_s == 5
         page.select_slider("seq").set_value(1024).run()
         assert any("public server measures up to sequence 256" in error.value for error in page.error)
         assert page.button("run").disabled
@@ -763,7 +768,7 @@ def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monk
 
 def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
     page = open_page(fake={"kind": "cpu"}, recorded={"h200": recorded_run()})
-    until(page, lambda page: page.session_state["run_id"])
+    until(page, lambda page: run_of(page))
     assert "This is the CPU" in page.main.markdown[0].value
     assert any(said.value.startswith("The lab measures on the CPU, because") for said in page.sidebar.caption)
     assert any("NVIDIA H200" in option for option in page.selectbox("replay").options)
@@ -828,7 +833,7 @@ def test_one_of_several_gpus_is_chosen_by_name_and_uuid_and_measured_by_a_worker
         for name in "ba":
             until(page.run(), measured)
             labs[name] = shell._lab(gpus["ab".index(name)])
-            run = labs[name].snapshot(page.session_state["run_id"]).run
+            run = labs[name].snapshot(run_of(page)).run
             assert run.device.uuid == f"GPU-{name}" and page.selectbox("device_box").value.name.endswith(f"GPU-{name}")
             page.selectbox("device_box").set_value(gpus[0])
         assert page.query_params["device"] == ["GPU-a"] or page.query_params["device"] == "GPU-a"

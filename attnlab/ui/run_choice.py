@@ -8,7 +8,7 @@ import streamlit as st
 
 from attnlab.run import Run, WorkerState
 from attnlab.sweep import TIME
-from attnlab.ui import head, link, shell
+from attnlab.ui import head, link, shared_runs, shell
 
 LAST = "Last run on this machine"
 
@@ -16,7 +16,7 @@ LAST = "Last run on this machine"
 def last_run() -> Run | None:
     """This tab's run, else the newest of the server; None where nothing was timed yet."""
     lab = shell.lab()
-    for run_id in (st.session_state.get("run_id"), None):
+    for run_id in (st.session_state.get(shared_runs.MINE, shared_runs.Mine()).run_id, None):
         run = lab.snapshot(run_id).run
         if run is not None and run.sweep.task == TIME and run.measurements:
             return run

@@ -14,14 +14,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from attnlab.sweep import Sweep
 from attnlab.ui import shell
 
+MINE = "mine"  # where a session keeps it
 REHEARSAL = "rehearsal"  # waits for its runs as a tab does, and is the server's
+
+
+@dataclass
+class Mine:
+    """What a tab of the live page wants and shows. One object, because writing into the session is where Streamlit breaks a
+    run off for a newer one: a sweep that was submitted a moment before would be nobody's, and hold the device."""
+
+    run_id: str | None = None  # the run it shows
+    next_id: str | None = None  # the one it shows when that has ended
+    asked: Sweep | None = None  # the sweep it asked for last
+    request: str | None = None  # the button pressed: run, again or stop
 
 
 @st.cache_resource(show_spinner=False)
