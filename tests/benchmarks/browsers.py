@@ -23,13 +23,14 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import viewers
 from page import ROOT, by_second, numbers, opened, report, server, summary, wait_until_measured
-from playwright.sync_api import TimeoutError, sync_playwright
+from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 sys.path.insert(0, str(ROOT / "tests/gpu"))
 
@@ -41,12 +42,27 @@ from attnlab.store import Store
 from attnlab.units import ms, sequence
 
 WITHIN_S = 1.0
+LIMIT_MS = 60_000
 
 
 def outside(alone: list[tuple[float, float]], watched: tuple[float, float]) -> float:
     """How far an interval lies outside what the others span, as a share of their middle; 0 where they touch."""
     low, high = min(pair[0] for pair in alone), max(pair[1] for pair in alone)
     return max(watched[0] - high, low - watched[1], 0.0) / ((low + high) / 2)
+
+
+@contextmanager
+def told(pages: list[Page], store: Store, folder: Path) -> Iterator[None]:
+    """What every browser says, and the server, where one of them waits in vain."""
+    try:
+        yield
+    except TimeoutError:
+        for number, page in enumerate(pages):
+            texts = page.locator(".st-key-status p, .st-key-run button").all_inner_texts()
+            print(f"browser {number}: {' | '.join(texts)!r}", file=sys.stderr)
+        print(*((run.id, run.state, run.reason) for run in store.recent(5)), file=sys.stderr)
+        print((folder / "server.log").read_text()[-3000:], file=sys.stderr)
+        raise
 
 
 def timings(alone: list[Run], watched: Run) -> int:
@@ -87,6 +103,8 @@ def main() -> int:
             browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_ARGS)
             stack.callback(browser.close)
             pages.append(stack.enter_context(opened(browser, url + query)))
+            pages[-1].set_default_timeout(LIMIT_MS)
+        stack.enter_context(told(pages, store, Path(folder)))  # last: it ends while the browsers are still there
         for page in pages:
             page.locator(".attnlab-chart[data-updates]").nth(2).wait_for()
             page.locator(".st-key-run button:enabled").wait_for()
@@ -105,11 +123,7 @@ def main() -> int:
             page.evaluate("document.querySelector('.st-key-run button').click()")
             time.sleep(options.over / len(pages))
         for page in pages:
-            try:
-                wait_until_measured(page)
-            except TimeoutError:
-                print(f"a browser says {page.locator('.st-key-status p').first.inner_text()!r}", file=sys.stderr)
-                raise
+            wait_until_measured(page)
         time.sleep(2)  # for what is on its way
         if others:
             others.result()
