@@ -10,6 +10,7 @@ import streamlit as st
 from attnlab import claims
 from attnlab.run import Run
 from attnlab.ui import head, headline, link, shared_runs, shell, text
+from attnlab.ui.parts import part
 
 EVERY_S = 0.5
 MEASURE_HERE = "Measure on this machine"
@@ -78,7 +79,7 @@ def busy() -> bool:
 # What is shown.
 
 
-@st.fragment(run_every=EVERY_S if busy() else None)
+@part(run_every=EVERY_S if busy() else None)
 def rows() -> None:
     if state.get("claims_request"):  # a button in here runs this part alone
         st.rerun()

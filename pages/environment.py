@@ -8,6 +8,7 @@ its remedy as a command; the same as a report for a bug tracker. The checks run 
 import streamlit as st
 
 from attnlab.ui import environment_rows, headline, shell
+from attnlab.ui.parts import part
 
 EVERY_S = 0.5
 
@@ -16,7 +17,7 @@ examination = environment_rows.examination()
 state = st.session_state
 
 
-@st.fragment(run_every=EVERY_S if examination.look().running else None)
+@part(run_every=EVERY_S if examination.look().running else None)
 def found() -> None:
     look = examination.look()
     headline.spoken(look.summary)

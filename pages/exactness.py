@@ -13,6 +13,7 @@ from attnlab.problem import DTYPE_BYTES
 from attnlab.run import Run
 from attnlab.sweep import SHORTEST
 from attnlab.ui import chart, exactness_form, head, headline, link, shared_runs, shell, text, verdict_tables
+from attnlab.ui.parts import part
 
 EVERY_S = 0.5
 CHART_HEIGHT = "max(340px, 50vh)"
@@ -179,7 +180,7 @@ def first_line(runs: list[Run]) -> str:
     return standing(runs)
 
 
-@st.fragment(run_every=EVERY_S if activity["exactness"] and not replaying else None)
+@part(run_every=EVERY_S if activity["exactness"] and not replaying else None)
 def answers() -> None:
     runs = shown("exactness")
     said = verdicts.exactness(runs) or "Flash is exact attention, not an approximation. Press Check to measure it here."
@@ -243,7 +244,7 @@ def section(task: str, edge: str = "") -> None:
 
 
 def draw(task: str, *more: str) -> None:
-    st.fragment(section, run_every=EVERY_S if activity[task] and not replaying else None)(task, *more)
+    part(run_every=EVERY_S if activity[task] and not replaying else None)(section)(task, *more)
 
 
 def heading(title: str, label: str, task: str, help: str) -> None:

@@ -1,7 +1,7 @@
 """Why it is fast: the trip through memory, tiles, online softmax, the code, the layout, for the shape in the sidebar.
 
 Read from top to bottom: what is shown and for which problem (the form), what this tab does about it (submit, cancel), the
-part that was chosen. All but the measured numbers is arithmetic on the problem. `part` redraws itself while a run is
+part that was chosen. All but the measured numbers is arithmetic on the problem. `chapter` redraws itself while a run is
 active; `follow` reruns the page when that changes.
 """
 
@@ -23,6 +23,7 @@ from attnlab.ui import (
     text,
     tiles,
 )
+from attnlab.ui.parts import part
 
 EVERY_S = 0.5
 MEASURE_HERE = "Measure on this machine"
@@ -147,8 +148,8 @@ def standing(run: Run | None) -> str:
     return f":green-badge[Measured] {text.local(run.created)}"
 
 
-@st.fragment(run_every=EVERY_S if drawn_active else None)
-def part() -> None:
+@part(run_every=EVERY_S if drawn_active else None)
+def chapter() -> None:
     run = shown()
     device = run.device if run and run.device else worker.device
     if section == "Online softmax":
@@ -169,12 +170,12 @@ def part() -> None:
         tiles.section(form.tiling, device)
 
 
-@st.fragment(run_every=EVERY_S if drawn_active else None)
+@part(run_every=EVERY_S if drawn_active else None)
 def standing_now() -> None:
     st.markdown(standing(shown()), wrap=False)
 
 
 with standing_slot:
     standing_now()
-part()
+chapter()
 follow()

@@ -30,6 +30,7 @@ from attnlab.ui import (
     text,
     viewers,
 )
+from attnlab.ui.parts import part
 
 CHARTS_EVERY_S = 0.25
 FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
@@ -224,7 +225,7 @@ def draw_results() -> None:
     state["drawn_at"] = time.monotonic()
 
 
-@st.fragment(run_every=CHARTS_EVERY_S if active and not replaying else None)
+@part(run_every=CHARTS_EVERY_S if active and not replaying else None)
 def results() -> None:
     ticks = not state.get("page_runs")
     if ticks and state["drawn_run"] is not None:
@@ -236,7 +237,7 @@ def results() -> None:
         viewers.let_it_go()
 
 
-@st.fragment(run_every=ROW_EVERY_S * pace if active and not replaying else None)
+@part(run_every=ROW_EVERY_S * pace if active and not replaying else None)
 def rates() -> None:
     run = shown(look())
     with st.container(height=onepoint.PANEL_PX, border=False):
@@ -251,13 +252,13 @@ def rates() -> None:
                 chart.plotly_chart(figure, key="efficiency", height=height, alt=alt)
 
 
-@st.fragment(run_every=ROW_EVERY_S * pace if active and not replaying else None)
+@part(run_every=ROW_EVERY_S * pace if active and not replaying else None)
 def closer() -> None:
     if painted:
         onepoint.panel(shown(look()))
 
 
-@st.fragment(run_every=TABLE_EVERY_S * pace if not painted or (active and not replaying) else None)
+@part(run_every=TABLE_EVERY_S * pace if not painted or (active and not replaying) else None)
 def details() -> None:
     snapshot = look()
     run = shown(snapshot)

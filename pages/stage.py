@@ -16,6 +16,7 @@ from attnlab.presets import PRESETS
 from attnlab.run import Run, WorkerState
 from attnlab.sweep import Sweep
 from attnlab.ui import keys, rehearse, shared_runs, shell, stage_form, stage_parts, text, viewers
+from attnlab.ui.parts import part
 
 EVERY_S = 0.25
 REHEARSAL = 0
@@ -232,7 +233,7 @@ def reveal(at_first: int, count: int) -> int:
     return shown
 
 
-@st.fragment(run_every=EVERY_S * pace if drawn[-1] else None)
+@part(run_every=EVERY_S * pace if drawn[-1] else None)
 def stage() -> None:
     live, run, is_kept = live_and_shown()
     with st.container(gap=None, key="stage_top"):
