@@ -158,6 +158,16 @@ def test_a_link_means_one_shape_on_every_machine(open_page):
     }  # fmt: skip
 
 
+def test_a_browser_that_says_nothing_is_chosen_is_told_again(open_page):
+    """As one does that never got the message with what was seeded."""
+    page = until(open_page({**TINY, "live": "false"}), lambda page: not page.button("run").disabled)
+    for key, value in (("dtype", "float32"), ("direction", "forward")):
+        page.session_state[key] = None
+        page.run()
+        assert not page.exception and page.session_state[key] == value
+        assert not page.button("run").disabled and "Cannot run" not in status_line(page)
+
+
 def test_the_address_holds_the_shape_that_was_seeded(open_page):
     page = until(open_page(fake={"kind": "cuda"}), lambda page: run_of(page))
     assert page.query_params["dtype"] == "bfloat16" and page.query_params["seq"] == "16384"

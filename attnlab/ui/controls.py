@@ -47,6 +47,8 @@ def form(worker: WorkerState) -> Form:
     """Draws the form into the current container; link.seed has filled it."""
     preset_widget(key="preset", on_change=fill)
     shape = shape_widgets(in_link)
+    if any(shape[name] is None for name in link.UNDECLARED):
+        st.rerun()  # link.seed mends it
     paths = path_widgets(in_link, {path.name: path for path in worker.paths})
     says = st.container()
     more, how = more_widgets(in_link)

@@ -36,7 +36,9 @@ AS_MANY = "as many as keys"  # queries, where no number says otherwise
 LENGTHS = "whole numbers with commas between them, one for each sequence of the batch"
 WITHIN = ("0.5", "1", "2", "5")  # percent
 
+UNDECLARED = ("dtype", "direction")  # widgets without a default of their own
 SEEDED = "_form_seeded"  # what the form was filled with before the device was known
+KNOWN = "_form_known"  # what the widgets without a default said last
 FAULTS = "_link_faults"
 SWEEP = "_link_sweep"  # what was shown beside the faults; they are old news once the form says something else
 
@@ -61,11 +63,10 @@ def seed(worker: WorkerState) -> None:
         wrong = {fault.key for fault in st.session_state.get(FAULTS, [])}
         # In a link that this page wrote a missing value is its widget's declared default.
         by_this_page = "dtype" in link and not wrong & {"dtype", "direction"}
-        undeclared = ("dtype", "direction")
         seeds = {
             key: value
             for key, value in defaults.items()
-            if key in wrong or (key not in link and (key in undeclared or not by_this_page))
+            if key in wrong or (key not in link and (key in UNDECLARED or not by_this_page))
         }
         st.session_state.update(seeds)
         if device is not None:
@@ -77,6 +78,13 @@ def seed(worker: WorkerState) -> None:
         if all(st.session_state.get(key) == value for key, value in seeded.items()):
             st.session_state.update({key: defaults[key] for key in seeded})
             st.session_state.pop(SWEEP, None)  # this change is not the visitor's
+    known = st.session_state.setdefault(KNOWN, {})
+    for key in UNDECLARED:
+        if st.session_state.get(key) is not None:
+            known[key] = st.session_state[key]
+        elif key in st.session_state:
+            # On a busy server the message that told the browser may have been dropped: it then says that nothing is chosen.
+            st.session_state[key] = known.get(key, defaults[key])
 
 
 def form_values(sweep: Sweep) -> dict[str, int | str | bool | None]:
