@@ -1,7 +1,7 @@
 """What a hall full of browsers costs: `python tests/benchmarks/browsers.py --browsers 25`, all watching one sweep.
 
 Every browser is a real one, headless Chromium in a context and with processes of its own, that draws what it is sent: so
-this wants about a core for each two of them. Where there are few cores, most of the audience can be sessions that draw
+this wants a core for each of them. Where there are few cores, most of the audience can be sessions that draw
 nothing (viewers.py): `--browsers 1 --sessions 24 --delay 0.12` asks what a browser among 25 sees. The default sweep of
 this device, measured three times before without a page, each time in a fresh worker, is started by all browsers at once,
 or by the first of them and joined by the others, who come `--over` some seconds.
