@@ -17,6 +17,7 @@ it misbehaves; "at" values are [path, seq] or "everywhere", and what happens the
     lost                                                            {"how", "file", "at"}: see CANNOT_START
     escape, stray                                                   a child holds the output; uncalled-for measurements
     start_file                                                      the start waits for this file
+    hold                                                            {"at", "file"}: the point waits for this file
     waiting_s                                                       so long another program holds the device
     faults                                                          {"share", "log"}: at random points one of ACCIDENTS
     outlier_at, no_graph_at, throttle_at                            one more sample, left out; no CUDA graph; a slow clock
@@ -186,6 +187,8 @@ def measure(command: dict[str, Any]) -> None:
             os._exit(7)
         if here("hang_at", path, seq):
             time.sleep(3600)
+        while here("at", path, seq, MODE.get("hold", {})) and not Path(MODE["hold"]["file"]).exists() and not cancel.is_set():
+            nap(0.02)
         nap(MODE.get("delay_s", 0.0))
         if cancel.is_set():
             break

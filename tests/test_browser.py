@@ -341,14 +341,15 @@ def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_a
     assert "missing ScriptRunContext" not in log and "Traceback" not in log
 
 
-def test_of_two_tabs_that_share_a_run_neither_ends_it_for_the_other(chromium_page, fake_app, private_home):
-    first, second = chromium_page, chromium_page.context.new_page()
-    first.goto(fake_app(SIX, delay_s=0.6))
-    wait_for_points(first, 2)
+def test_of_two_tabs_that_share_a_run_neither_ends_it_for_the_other(chromium_page, fake_app, private_home, tmp_path):
+    first, second, go = chromium_page, chromium_page.context.new_page(), tmp_path / "go"
+    first.goto(fake_app(SIX, hold={"at": ["flash", 512], "file": str(go)}))
+    wait_for_points(first, 4)
     second.goto(first.url)
-    wait_for_points(second, 2)
+    wait_for_points(second, 4)
     slide(second, "heads", -8)
     status_is(second, "Queued, 1 run ahead")
+    go.touch()
     status_is(first, "Measured")
     status_is(second, "Measured")
     runs = stored_runs(private_home)
@@ -356,14 +357,16 @@ def test_of_two_tabs_that_share_a_run_neither_ends_it_for_the_other(chromium_pag
     assert {state for state, _, _ in runs[1:-1]} <= {"cancelled"}, "what the slider passed by"
 
 
-def test_a_tab_that_was_closed_keeps_no_run_alive(chromium_page, fake_app, private_home):
-    first, second = chromium_page, chromium_page.context.new_page()
-    first.goto(fake_app(SIX, delay_s=0.8))
-    wait_for_points(first, 1)
+def test_a_tab_that_was_closed_keeps_no_run_alive(chromium_page, fake_app, private_home, tmp_path):
+    first, second, go = chromium_page, chromium_page.context.new_page(), tmp_path / "go"
+    first.goto(fake_app(SIX, hold={"at": ["flash", 512], "file": str(go)}))
+    wait_for_points(first, 4)
     second.goto(first.url)
-    wait_for_points(second, 2)
+    wait_for_points(second, 4)
     first.goto("about:blank")
     slide(second, "heads", 1)
+    status_is(second, "Measuring: quick pass · 5 of 12")  # held there, and not behind the other
+    go.touch()
     status_is(second, "Measured")
     assert [state for state, _, _ in stored_runs(private_home)] == ["done", "cancelled"]
 
