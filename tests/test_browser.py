@@ -298,7 +298,7 @@ class Withheld:
         if kind == "navigation":  # which a fragment has nothing to do with
             self.whole = self.armed
         elif kind == "script_finished" and self.whole:
-            self.armed = self.whole = False
+            self.whole, self.armed = False, not self.count  # one that was cut short is not what was meant
         if not (self.whole and fragment):
             return True
         if fragment not in self.fragments:
@@ -322,7 +322,6 @@ def test_a_part_of_the_page_that_does_not_arrive_takes_no_other_part_with_it(chr
     while between.armed:
         assert time.monotonic() < until
         page.wait_for_timeout(50)
-    assert between.count
     go.touch()
     status_is(page, "Measured")
     wait_for_points(page, 12)
