@@ -109,7 +109,10 @@ with shared_runs.changing():
         wanted, before = form.looks(request, picked_seq), live_runs(request)
         anew = [run.sweep for run in before] == list(wanted) and not any(run.active for run in before)
         shared_runs.leave(run.id for run in before if run.active and run.sweep not in wanted)
-        looks[request] = tuple(filter(None, [shell.submit(sweep, fresh=anew) for sweep in wanted]))
+        looks[request] = ()
+        for sweep in wanted:  # each is noted at once: a run that is cut short leaves none to nobody
+            if run_id := shell.submit(sweep, fresh=anew):
+                looks[request] += (run_id,)
     state.pop("exactness_request", None)
     shared_runs.claim("exactness", (run_id for ids in looks.values() for run_id in ids))
 

@@ -346,12 +346,19 @@ def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_a
     assert "missing ScriptRunContext" not in log and "Traceback" not in log
 
 
-def test_of_two_tabs_that_share_a_run_neither_ends_it_for_the_other(chromium_page, fake_app, private_home, tmp_path):
+@pytest.fixture
+def two_tabs(chromium_page, fake_app, tmp_path):
+    """(first, second, go): two tabs that watch one run, which waits at its sixth point for the file `go`."""
     first, second, go = chromium_page, chromium_page.context.new_page(), tmp_path / "go"
     first.goto(fake_app(SIX, hold={"at": ["flash", 512], "file": str(go)}))
     wait_for_points(first, 4)
     second.goto(first.url)
     wait_for_points(second, 4)
+    return first, second, go
+
+
+def test_of_two_tabs_that_share_a_run_neither_ends_it_for_the_other(two_tabs, private_home):
+    first, second, go = two_tabs
     slide(second, "heads", -8)
     status_is(second, "Queued, 1 run ahead")
     go.touch()
@@ -362,12 +369,8 @@ def test_of_two_tabs_that_share_a_run_neither_ends_it_for_the_other(chromium_pag
     assert {state for state, _, _ in runs[1:-1]} <= {"cancelled"}, "what the slider passed by"
 
 
-def test_a_tab_that_was_closed_keeps_no_run_alive(chromium_page, fake_app, private_home, tmp_path):
-    first, second, go = chromium_page, chromium_page.context.new_page(), tmp_path / "go"
-    first.goto(fake_app(SIX, hold={"at": ["flash", 512], "file": str(go)}))
-    wait_for_points(first, 4)
-    second.goto(first.url)
-    wait_for_points(second, 4)
+def test_a_tab_that_was_closed_keeps_no_run_alive(two_tabs, private_home):
+    first, second, go = two_tabs
     first.goto("about:blank")
     slide(second, "heads", 1)
     status_is(second, "Measuring: quick pass · 5 of 12")  # held there, and not behind the other

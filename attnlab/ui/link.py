@@ -62,7 +62,7 @@ def seed(worker: WorkerState) -> None:
         link = dict(st.query_params)
         wrong = {fault.key for fault in st.session_state.get(FAULTS, [])}
         # In a link that this page wrote a missing value is its widget's declared default.
-        by_this_page = "dtype" in link and not wrong & {"dtype", "direction"}
+        by_this_page = "dtype" in link and not wrong & set(UNDECLARED)
         seeds = {
             key: value
             for key, value in defaults.items()
