@@ -100,7 +100,7 @@ with st.sidebar:
         if replaying:
             form = controls.recorded_form(recorded[replay].sweep)
         else:
-            link.seed(worker)
+            controls.seed(worker, lab.snapshot().run)
             form = controls.form(worker)
             if form.sweep is not None:
                 admitted, refusal = shell.admitted(form.sweep)

@@ -28,7 +28,7 @@ from attnlab.problem import ALIGNMENT
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, link, onepoint, shared_runs, shell, status
+from attnlab.ui import chart, controls, link, onepoint, shared_runs, shell, status
 from attnlab.ui.controls import Form
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -324,6 +324,46 @@ def test_a_slider_of_one_tab_ends_no_run_that_another_one_watches(open_page, tab
     tab("second")
     until(second, measured)
     assert {m.problem.heads for m in lab.snapshot(own).run.measurements} == {4}
+
+
+GOING_ON = {"window": "9", "try_oom": "true", "flash": "false", "sdpa-math": "true", "budget": "7", "within": "5"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said", "joins"),
+    [
+        ({}, {}, True),
+        (GOING_ON, {}, True),
+        (GOING_ON, {"clock": "wall"}, True),
+        (GOING_ON, {"batch": "2"}, False),
+    ],
+)
+def test_a_tab_that_names_no_sweep_watches_the_one_that_runs(open_page, tab, more, said, joins):
+    tab("first")
+    fake = {"delay_s": 0.2, "kind": "cuda"}
+    first = until(open_page({**TINY, "seq": "2048", "other_seq": "3000", **more}, fake), lambda page: run_of(page))
+    tab("second")
+    second = until(open_page(said, fake), lambda page: run_of(page))
+    lab = open_page.labs[0]
+    assert (run_of(second) == run_of(first)) is joins and len(lab.store.recent(9)) == 2 - joins
+    if joins:
+        there = {key: value for key, value in second.query_params.items() if key not in ("clock", "live")}
+        elsewhere = until(open_page(there, fake), lambda page: run_of(page))
+        assert run_of(elsewhere) == run_of(first), "its address says the same"
+
+
+def test_a_sweep_that_the_form_cannot_ask_for_is_not_joined(open_page):
+    fake = {"delay_s": 0.2, "kind": "cpu"}
+    lab = open_page({"live": "false"}, fake) and open_page.labs[0]
+    for change in ({"seqs": (128, 640)}, {"precision": 0.3}, {"budget_s": 0.5}, {"task": "exactness"}, {"refine": False}):
+        assert controls.values_for(replace(default_sweep("cpu"), **change)) is None
+    wide = default_sweep("cpu")
+    wide = replace(wide, problem=replace(wide.problem, batch=65))
+    assert controls.values_for(wide) is None
+    going_on = lab.submit(wide)
+    page = until(open_page(fake=fake), lambda page: run_of(page))
+    assert lab.snapshot(going_on).run.active and lab.snapshot().queue == (run_of(page),)
+    assert shape(page) == link.shape_values(default_sweep("cpu"))
 
 
 def test_run_pressed_while_this_very_sweep_runs_does_not_start_it_over(open_page):

@@ -24,7 +24,7 @@ from attnlab.problem import (
     ProblemError,
     check_whole_number,
 )
-from attnlab.run import WorkerState
+from attnlab.run import Run, WorkerState
 from attnlab.sweep import BUDGET_MAX_S, DEFAULT_BUDGET_S, DEFAULT_PATHS, L2_MODES, SHORTEST, Sweep, lengths_up_to
 from attnlab.ui import link
 from attnlab.ui.text import escape
@@ -43,8 +43,14 @@ class Form:
     link_note: str = ""  # what in the link was not understood; empty when all was
 
 
+def seed(worker: WorkerState, latest: Run | None) -> None:
+    """link.seed; whoever comes while the lab's latest run goes on, without a word of another sweep, watches that one."""
+    first = link.SEEDED not in st.session_state
+    link.seed(worker, values_for(latest.sweep) if first and latest and latest.active else None)
+
+
 def form(worker: WorkerState) -> Form:
-    """Draws the form into the current container; link.seed has filled it."""
+    """Draws the form into the current container; `seed` has filled it."""
     preset_widget(key="preset", on_change=fill)
     shape = shape_widgets(in_link)
     if any(shape[name] is None for name in link.UNDECLARED):
@@ -74,11 +80,7 @@ def recorded_form(sweep: Sweep) -> Form:
         "causal": problem.causal,
         "other_seq": None,
         "other_head_dim": None,
-        "within": f"{100 * sweep.precision:g}",
-        "l2": sweep.l2,
-        "budget": max(1, round(sweep.budget_s)),
-        "try_oom": sweep.try_oom,
-        **{path: path in sweep.paths for path in PATHS},
+        **link.how_values(sweep),
     }
     st.session_state.update({as_recorded(name)["key"]: value for name, value in values.items()})
     preset_widget(key="recorded_preset", disabled=True)
@@ -93,6 +95,22 @@ def recorded_form(sweep: Sweep) -> Form:
     st.container()
     more_widgets(as_recorded, within=tuple(dict.fromkeys([*link.WITHIN, values["within"]])))
     return Form(sweep)
+
+
+def values_for(sweep: Sweep) -> dict[str, Any] | None:
+    """The form's values for this very sweep, by widget key; None where the form cannot ask for it."""
+    values = {**link.form_values(sweep), **link.how_values(sweep)}
+    if link.faults(link.in_address(values), {}):
+        return None
+    shape = {name: values[name] for name in ("batch", "heads", "head_dim", "dtype", "direction", "causal")}
+    more = {name: values[name] for name in ("kv_heads", "window", "lengths", "other_seq", "other_head_dim")}
+    how = {name: values[name] for name in ("try_oom", "l2")}
+    how |= {"budget_s": values["budget"], "seq_q": values["queries"], "precision": float(values["within"]) / 100}
+    paths = tuple(path for path in PATHS if values[path])
+    try:
+        return values if asked({**shape, "seq_q": values["seq"]}, more, paths, how) == sweep else None
+    except ProblemError:
+        return None
 
 
 def asked(shape: dict[str, Any], more: dict[str, Any], paths: tuple[str, ...], how: dict[str, Any]) -> Sweep:

@@ -54,10 +54,17 @@ class Fault:
     legal: str
 
 
-def seed(worker: WorkerState) -> None:
-    """Fills the form before its widgets exist: the link first, then what fits the device. Once a run of the page."""
+def seed(worker: WorkerState, going_on: Mapping[str, int | str | bool | None] | None = None) -> None:
+    """Fills the form before its widgets exist: the link first, then what fits the device. Once a run of the page.
+
+    `going_on` are the form's values for the sweep that runs. Whoever comes without a word of a sweep is shown that one.
+    """
     device = worker.device
     defaults = shape_values(default_sweep(device.kind if device else "cpu"))
+    if SEEDED not in st.session_state and going_on and not set(st.query_params) & set(going_on):
+        st.session_state.update(going_on)
+        st.query_params.update(in_address(going_on))
+        st.session_state[SEEDED] = {}
     if SEEDED not in st.session_state:
         link = dict(st.query_params)
         wrong = {fault.key for fault in st.session_state.get(FAULTS, [])}
@@ -87,6 +94,12 @@ def seed(worker: WorkerState) -> None:
             st.session_state[key] = known.get(key, defaults[key])
 
 
+def in_address(values: Mapping[str, int | str | bool | None]) -> dict[str, str]:
+    """The form's values as an address holds them."""
+    said = {key: value for key, value in values.items() if value not in (None, "")}
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in said.items()}
+
+
 def form_values(sweep: Sweep) -> dict[str, int | str | bool | None]:
     """The form's values for the whole problem of a sweep, by widget key. What no slider can hold goes into the number beside
     it; the slider then stands at the next smaller value."""
@@ -107,6 +120,17 @@ def more_values(sweep: Sweep) -> dict[str, int | str | None]:
         "window": problem.window,
         "queries": sweep.seq_q,
         "lengths": ", ".join(map(str, problem.lengths_at(sweep.seqs[-1]) or ())),
+    }
+
+
+def how_values(sweep: Sweep) -> dict[str, int | str | bool]:
+    """How a sweep measures, and through what, by widget key."""
+    return {
+        "within": f"{100 * sweep.precision:g}",
+        "l2": sweep.l2,
+        "budget": max(1, round(sweep.budget_s)),
+        "try_oom": sweep.try_oom,
+        **{path: path in sweep.paths for path in PATHS},
     }
 
 
