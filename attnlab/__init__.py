@@ -3,7 +3,8 @@
 Rooms, from the slider to the kernel:
 
     pages/, attnlab.ui      what is shown; the only code that imports streamlit
-    attnlab.lab             owns the worker process: queue, cancel, time limits, restarts, snapshots
+    attnlab.lab             owns the worker process: queue, cancel, time limits, restarts, snapshots;
+                            .board is what it shows, .supervisor the thread that talks to the worker
     attnlab.doctor          what is installed and whether it works, each check in a process of its own
     attnlab.store           every run and every event, in SQLite, as it arrives
     attnlab.history, .comparison    the list of runs, and runs side by side

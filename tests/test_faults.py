@@ -16,10 +16,11 @@ from test_lab import DEADLINE_S, QUICK, all_ok_but, ready, result, until, wait_g
 from test_lab import statuses as by_point
 
 from attnlab import cost, summary
-from attnlab.lab import RESTART_LIMIT_S, Lab
+from attnlab.lab import Lab
 from attnlab.paths import FAULTS, PATHS, PathInfo
 from attnlab.problem import AttentionProblem
 from attnlab.store import Store
+from attnlab.supervisor import RESTART_LIMIT_S
 from attnlab.sweep import Sweep
 
 # A run of 512 and 1,024 tokens: the faulty paths behave up to 256, so that their trial launch succeeds.

@@ -566,7 +566,7 @@ def heard(lab: Lab, lines: list[bytes]) -> None:
     """Returns when the lab has taken in the lines, as if its worker had written them."""
     lab.notes.clear()
     for line in [*lines, b"this was the last\n"]:
-        lab._inbox.put(("line", lab._process, line))
+        lab._supervisor._inbox.put(("line", lab._supervisor._process, line))
     limit = time.monotonic() + LIMIT_S
     while not any("this was the last" in note for note in list(lab.notes)):
         assert time.monotonic() < limit, "the lab hears no more"
@@ -577,10 +577,10 @@ def heard(lab: Lab, lines: list[bytes]) -> None:
 @given(st.data())
 def test_no_line_of_a_worker_ends_the_lab(busy_lab, data):
     lab, run_id = busy_lab
-    step = lab._job.step
+    step = lab._supervisor._job.step
     lines = []
     for _ in range(data.draw(st.integers(1, 4))):
-        message = data.draw(st.sampled_from(messages(step.problem, lab._job.step_id)))
+        message = data.draw(st.sampled_from(messages(step.problem, lab._supervisor._job.step_id)))
         place = data.draw(st.sampled_from([place for place in places(message) if place]))
         if place not in (("event",), ("id",)):  # those two are drawn below, where a lab may be told what it did not ask
             message = put(message, place, data.draw(st.sampled_from(NONSENSE[:-1])), delete=data.draw(st.booleans()))
@@ -593,8 +593,8 @@ def test_no_line_of_a_worker_ends_the_lab(busy_lab, data):
     lines += data.draw(st.lists(st.binary(max_size=30), max_size=2))
     heard(lab, lines)
     snapshot = lab.snapshot(run_id)
-    assert lab._supervisor.is_alive() and snapshot.worker.state == "busy" and snapshot.run.active
-    assert lab._job.step is step and {m.path for m in snapshot.run.measurements} <= {"flash"}
+    assert not lab._supervisor.join(0) and snapshot.worker.state == "busy" and snapshot.run.active
+    assert lab._supervisor._job.step is step and {m.path for m in snapshot.run.measurements} <= {"flash"}
     stands(snapshot.run)
     status.line(snapshot, snapshot.run, Form(snapshot.run.sweep)).encode()
     status.device_line(snapshot.worker, trouble="", offer=False).encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -11,12 +10,12 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from conftest import FAKE
 
-from attnlab.lab import Job, Lab, QueueFull, default_worker_command
+from attnlab.board import QueueFull
+from attnlab.lab import Lab, default_worker_command
 from attnlab.problem import AttentionProblem
 from attnlab.store import Store
 from attnlab.sweep import BUDGET_MAX_S, Sweep
@@ -74,7 +73,7 @@ def wait_gone(pid: int) -> None:
 
 
 def worker_pid(lab: Lab) -> int:
-    return lab._process._popen.pid
+    return lab._supervisor._process._popen.pid
 
 
 # A run
@@ -276,7 +275,7 @@ def test_an_idle_worker_that_is_killed_is_replaced(make_lab):
     ready(lab := make_lab())
     pid = worker_pid(lab)
     os.kill(pid, signal.SIGKILL)
-    until(lab, lambda s: lab._process and worker_pid(lab) != pid and s.worker.state == "ready", "a new worker")
+    until(lab, lambda s: lab._supervisor._process and worker_pid(lab) != pid and s.worker.state == "ready", "a new worker")
     assert result(lab).state == "done"
 
 
@@ -317,22 +316,10 @@ def test_a_flood_of_garbage_is_a_timeout_and_fills_no_memory(make_lab):
     run_id = lab.submit(QUICK)
     longest = 0
     while (snapshot := lab.snapshot(run_id)).run.active:
-        longest = max(longest, lab._inbox.qsize())
+        longest = max(longest, lab._supervisor._inbox.qsize())
         lab.changed(snapshot.version, 0.05)
     assert statuses(snapshot.run) == all_ok_but(QUICK, "flash", 256, "timeout") | {("flash", 512): "skipped"}
     assert longest < 20_000 and len(lab.notes) <= 100  # no more than a pipe holds, where millions were written
-
-
-def test_an_alarm_that_is_due_rings_among_lines_that_never_end():
-    waiting = SimpleNamespace(_inbox=queue.Queue(), _alarm=(0.0, None), _before_alarm=None)
-    for n in range(3):
-        waiting._inbox.put(("line", None, n))
-    taken = []
-    while (said := Lab._next(waiting))[0] != "alarm":
-        taken.append(said[2])
-        waiting._inbox.put(("line", None, 99))
-        assert len(taken) < 10, "it waits for silence"
-    assert taken == [0, 1, 2]  # what was there before it was due may be the answer that it waits for
 
 
 def test_a_flood_of_garbage_is_cancelled(make_lab):
@@ -396,23 +383,7 @@ def test_waiting_for_the_device_is_not_the_runs_time(make_lab):
     lab = make_lab(waiting_s=3600)
     lab.submit(QUICK)
     until(lab, lambda s: s.run and s.run.activity == "another program measures on this device", "the wait")
-    assert lab._job.paused_since is not None
-
-
-def test_a_pause_is_taken_off_the_time_that_has_passed(monkeypatch):
-    now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr("attnlab.lab.time", SimpleNamespace(monotonic=lambda: now.s))
-    job = Job("r1", planner=None, free_bytes=0)
-    job.pause()  # before the first step there is nothing to stop
-    now.s = 105.0
-    assert job.elapsed_s() == 0.0
-    job.begun, now.s = 105.0, 107.0
-    job.pause()
-    now.s = 117.0
-    job.pause()  # still the same one
-    job.resume()
-    now.s = 118.0
-    assert job.elapsed_s() == 3.0
+    assert lab._supervisor._job.paused_since is not None
 
 
 # Cancel
@@ -594,7 +565,7 @@ from attnlab.store import Store
 lab = Lab(Store({home!r}), worker_command={fake!r})
 while lab.snapshot().worker.state != "ready":
     lab.changed(lab.snapshot().version, 1)
-print(lab._process._popen.pid, flush=True)
+print(lab._supervisor._process._popen.pid, flush=True)
 {then}
 """
 

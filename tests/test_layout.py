@@ -55,6 +55,8 @@ FACTS = {
 }
 MIDDLE = {
     "lab",
+    "board",
+    "supervisor",
     "store",
     "database",
     "process",

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from attnlab import devices, limits
+from attnlab.board import QueueFull
 from attnlab.devices import Choice
 from attnlab.export import recorded_runs as load_recorded_runs
-from attnlab.lab import Lab, QueueFull, default_worker_command
+from attnlab.lab import Lab, default_worker_command
 from attnlab.limits import Limits
 from attnlab.run import Run
 from attnlab.store import Store, home

@@ -152,7 +152,7 @@ def look(lab: Lab, accounts: Accounts) -> None:
     """At the server and its worker, once that is ready again."""
     while (snapshot := lab.snapshot()).worker.state not in ("ready", "failed"):
         lab.changed(snapshot.version, 1.0)
-    pid = lab._process._popen.pid if lab._process else 0
+    pid = lab._supervisor._process._popen.pid if lab._supervisor._process else 0
     accounts.samples.append({
         "server": resident(os.getpid()), "worker": resident(pid), "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(), "children": children(),
