@@ -154,7 +154,7 @@ def test_a_second_server_on_the_device_is_told_who_holds_it_and_waits(tmp_path, 
     try:
         first.submit(endless)
         until(lambda: "faulty-hang" in first.snapshot().run.activity, "the first server's call")
-        holder = f"process {first._process._popen.pid} is measuring on this device"
+        holder = f"process {first._supervisor._process._popen.pid} is measuring on this device"
         run_id = second.submit(quick)
         until(lambda: holder in second.snapshot(run_id).run.activity, "the word of who holds it")
         snapshot = second.snapshot(run_id)

@@ -65,7 +65,7 @@ def integrity(home: Path) -> str:
 
 
 def test_killed_at_any_moment_it_holds_every_point_that_was_shown(tmp_path):
-    rng, counts = random.Random(7), []
+    rng = random.Random(7)
     writers = subprocess.Popen(
         [sys.executable, "-c", WRITERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -76,12 +76,13 @@ def test_killed_at_any_moment_it_holds_every_point_that_was_shown(tmp_path):
             writers.stdin.flush()
             said, pid = writers.stdout.readline().split()
             assert said == "writer"
-            time.sleep(rng.choice((rng.uniform(0, 0.01), rng.uniform(0, 0.08))))
+            shown, writes = [], rng.choice((0, rng.randrange(1, 20)))
+            while len(shown) < writes:  # half of the kills fall among the writes, however busy the machine is
+                shown.append(int(writers.stdout.readline().split()[1]))
+            time.sleep(rng.uniform(0, 0.01))
             os.kill(int(pid), signal.SIGKILL)
-            shown = []
             while (line := writers.stdout.readline()) != "ended\n":
                 shown.append(int(line.split()[1]))
-            counts.append(len(shown))
             store = Store(home)
             assert store.problem == ""
             assert integrity(home) == "ok"
@@ -94,7 +95,6 @@ def test_killed_at_any_moment_it_holds_every_point_that_was_shown(tmp_path):
     finally:
         writers.kill()
         writers.communicate()
-    assert sum(map(bool, counts)) > KILLS / 4 and sum(counts) > 5 * KILLS, counts  # the kills fell among the writes
 
 
 def test_a_killed_server_shows_again_what_its_lab_had_shown(tmp_path):
