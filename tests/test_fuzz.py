@@ -22,7 +22,21 @@ from hypothesis import strategies as st
 from samples import F25
 from streamlit.testing.v1 import AppTest
 
-from attnlab import checked, cli, cost, export, figures, growth, ladder, protocol, summary, table, tabular, units
+from attnlab import (
+    arguments,
+    checked,
+    cli,
+    cost,
+    export,
+    figures,
+    growth,
+    ladder,
+    protocol,
+    summary,
+    table,
+    tabular,
+    units,
+)
 from attnlab.export import ImportRefused, run_from_json, run_from_text
 from attnlab.lab import Lab
 from attnlab.measurement import Measurement
@@ -164,13 +178,13 @@ def commands_and_options() -> tuple[list[str], list[str]]:
     """As the parser itself says them, so that no new one is forgotten."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said), pytest.raises(SystemExit):
-        cli._parse(["no such command"])
+        arguments.parse(["no such command"])
     commands = said.getvalue().partition("choose from ")[2].strip(")\n ").replace("'", "").split(", ")
     options = set()
     for command in commands:
         said = io.StringIO()
         with contextlib.redirect_stderr(said), pytest.raises(SystemExit):
-            cli._parse([command, *(["--out", "x.json"] if command == "record" else []), "--no-such-option"])
+            arguments.parse([command, *(["--out", "x.json"] if command == "record" else []), "--no-such-option"])
         options |= set(said.getvalue().partition("legal: ")[2].strip().split(", "))
     return commands, sorted(option for option in options if option.startswith("-"))
 

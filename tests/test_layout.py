@@ -40,6 +40,7 @@ FACTS = {
     "presets",
     "planner",
     "command_line",
+    "arguments",
     "summary",
     "history",
     "comparison",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnlab import cli
+from attnlab import arguments, cli
 from attnlab.command_line import PROGRAM, command_line
 from attnlab.presets import PRESETS
 from attnlab.problem import LIMITS
@@ -51,7 +51,7 @@ def test_a_length_that_is_no_power_of_two_ends_the_sweep():
 
 
 def parsed(line):
-    return cli.sweep_of(cli._parse(line.split()), "cpu")
+    return arguments.sweep_of(arguments.parse(line.split()), "cpu")
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
