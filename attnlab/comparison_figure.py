@@ -1,7 +1,7 @@
 """Several runs → two charts of their times, or of their peaks of memory: all on one axis, and the ratios to the first run.
 
-As in attnlab.figures a chart is a plain Plotly dict with colours as tokens. A path keeps its colour and its marker in every
-run; which run it is, the dash of the line says, and the letter before its name. Where nothing may be said of a ratio
+As in attnlab.chart_style a chart is a plain Plotly dict with colours as tokens. A path keeps its colour and its marker in
+every run; which run it is, the dash of the line says, and the letter before its name. Where nothing may be said of a ratio
 (launch-bound, other clocks, memory counted in another way) its marker is hollow.
 """
 
@@ -11,8 +11,7 @@ from collections.abc import Collection, Sequence
 from html import escape
 from math import ceil, floor, log2, log10
 
-from attnlab.comparison import LETTERS, MEMORY, Ratio, amount, ratios
-from attnlab.figures import (
+from attnlab.chart_style import (
     AXIS,
     LEGEND_ROW_PX,
     LINE_PX,
@@ -28,6 +27,7 @@ from attnlab.figures import (
     reference_line,
     seq_text,
 )
+from attnlab.comparison import LETTERS, MEMORY, Ratio, amount, ratios
 from attnlab.measurement import Measurement
 from attnlab.run import Run
 from attnlab.sweep import DEFAULT_PATHS, TIME

@@ -1,8 +1,8 @@
 """Exactness runs → one chart: error against the truth over sequence length, one run for each dtype.
 
-As in attnlab.figures a chart is a plain Plotly dict with colours as tokens, each path owns the same traces from the first
-moment on, and only what is a number is joined by a line. An answer that FAILs is a cross that no line touches; one that is
-not finite has no height and stands at the upper edge, in words.
+As in attnlab.chart_style a chart is a plain Plotly dict with colours as tokens; as in attnlab.chart_parts each path owns the
+same traces from the first moment on, and only what is a number is joined by a line. An answer that FAILs is a cross that no
+line touches; one that is not finite has no height and stands at the upper edge, in words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log10
 
-from attnlab.figures import (
+from attnlab.chart_style import (
     AXIS,
     EDGE_AXIS,
     LEGEND_ROW_PX,

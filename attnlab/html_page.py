@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import comparison, exactness_figure, figures, summary, table, tabular
-from attnlab.figures import CHROME, TOKENS, Figure
+from attnlab.chart_style import CHROME, TOKENS, Figure
 from attnlab.run import Run
 from attnlab.sweep import DEFAULT_PATHS, TIME
 

@@ -1,8 +1,8 @@
-"""Where a head's tokens lie in memory, in either layout, drawn as attnlab.figures draws."""
+"""Where a head's tokens lie in memory, in either layout, drawn in the style of attnlab.chart_style."""
 
 from __future__ import annotations
 
-from attnlab.figures import AXIS, TEXT_PX, Figure, color, frame
+from attnlab.chart_style import AXIS, TEXT_PX, Figure, color, frame
 from attnlab.problem import AttentionProblem
 
 MADE_FOR_PX = 1050

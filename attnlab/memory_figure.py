@@ -1,7 +1,7 @@
 """What fits → one chart: memory needed in all against sequence length, the capacity as a line, measured points over it.
 
-As in attnlab.figures a chart is a plain Plotly dict with colours as tokens. A measured point is the peak that was measured
-above the inputs, on top of the inputs that are counted, so that it can be read on the same axis.
+As in attnlab.chart_style a chart is a plain Plotly dict with colours as tokens. A measured point is the peak that was
+measured above the inputs, on top of the inputs that are counted, so that it can be read on the same axis.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 from math import log10
 
 from attnlab import cost, memory_plan
-from attnlab.figures import (
+from attnlab.chart_style import (
     AXIS,
     LEGEND_ROW_PX,
     LINE_PX,

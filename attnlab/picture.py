@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from attnlab import browser
-from attnlab.figures import Figure
+from attnlab.chart_style import Figure
 from attnlab.html_page import printing_page, settled, shown_only
 
 LIMIT_S = 9.0  # what it takes to say that there is none is within 10 s

@@ -1,7 +1,7 @@
 """Roofs and measured points → two charts: the roofline, and time over sequence length beside its floors.
 
-As in attnlab.figures a chart is a plain Plotly dict with colours as tokens. A point above the roof stands where it is, as a
-hollow warning with its share in words.
+As in attnlab.chart_style a chart is a plain Plotly dict with colours as tokens. A point above the roof stands where it is,
+as a hollow warning with its share in words.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log10
 
-from attnlab.estimate import DATA_SHEET, KEEPS_SCORES, MEASURED, Roof, Standing, estimate, intensity
-from attnlab.figures import (
+from attnlab.chart_style import (
     AXIS,
     LEGEND_ROW_PX,
     LINE_PX,
@@ -27,6 +26,7 @@ from attnlab.figures import (
     frame,
     seq_text,
 )
+from attnlab.estimate import DATA_SHEET, KEEPS_SCORES, MEASURED, Roof, Standing, estimate, intensity
 from attnlab.problem import AttentionProblem
 from attnlab.sweep import DEFAULT_PATHS
 from attnlab.units import ms, percent

@@ -1,6 +1,6 @@
 """Online softmax for a hall: the weights of each block of keys as bars, and what the next block does to those before it.
 
-As in attnlab.figures a chart is a plain Plotly dict with colours as tokens; sizes are those of the stage.
+As in attnlab.chart_style a chart is a plain Plotly dict with colours as tokens; sizes are those of the stage.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 
-from attnlab.figures import Figure, Trace, frame
+from attnlab.chart_style import Figure, Trace, frame
 from attnlab.online_softmax import Block, number
 from attnlab.stage_figure import GROWS_TO, LABEL_PX, MADE_FOR_PX, TEXT_PX
 

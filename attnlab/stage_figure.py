@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import ceil, log2, log10
 from typing import Any
 
-from attnlab.figures import Figure, Layout, Trace, color, seq_text
+from attnlab.chart_style import Figure, Layout, Trace, color, seq_text
 from attnlab.units import size
 
 MADE_FOR_PX = 900

@@ -1,6 +1,6 @@
 """The trip through memory, drawn: bytes and time of each of standard attention's operations, flash beside them.
 
-As in attnlab.figures a chart is a plain Plotly dict with colours as tokens. Everything in it is of one problem.
+As in attnlab.chart_style a chart is a plain Plotly dict with colours as tokens. Everything in it is of one problem.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from html import escape
 
 from attnlab import trip
-from attnlab.figures import AXIS, TEXT_PX, Figure, Trace, annotate, color, frame
+from attnlab.chart_style import AXIS, TEXT_PX, Figure, Trace, annotate, color, frame
 from attnlab.finding import Finding
 from attnlab.problem import AttentionProblem
 from attnlab.units import ms, times

@@ -10,8 +10,8 @@ import pytest
 from samples import F25, H200
 
 from attnlab import comparison, comparison_figure
+from attnlab.chart_style import TOKENS
 from attnlab.comparison import MEMORY, PACKAGE, PROVIDER, callouts, differences, ratios, sentence
-from attnlab.figures import TOKENS
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
 from attnlab.run import Run

@@ -1,13 +1,12 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
 from samples import CPU, H200
 
-from attnlab import figures
+from attnlab import chart_style, figures
 from attnlab.measurement import STATUSES, Measurement
 from attnlab.paths import PATHS
 from attnlab.problem import AttentionProblem
@@ -314,44 +313,9 @@ def test_the_cpu_says_host_time():
 def test_every_colour_is_a_token_that_both_themes_resolve():
     figure = figures.latency(MIXED)
     assert trace(figure, "flash-line")["line"]["color"] == "var(--attn-flash)"
-    assert [figures.TOKENS[theme]["var(--attn-flash)"] for theme in ("light", "dark")] == ["#0b62d6", "#4db8ff"]
+    assert [chart_style.TOKENS[theme]["var(--attn-flash)"] for theme in ("light", "dark")] == ["#0b62d6", "#4db8ff"]
     used = {token for chart in CHARTS for token in re.findall(r"var\(--[^)]*\)", json.dumps(chart(MIXED)))}
-    assert len(used) > 4 and used <= set(figures.TOKENS["light"]) == set(figures.TOKENS["dark"])
-
-
-def test_every_path_has_its_own_colour_with_contrast():
-    assert set(PATHS) <= set(figures.PATH_COLORS) == set(figures.PATH_SYMBOLS)
-    for theme, background in enumerate(figures.CHROME["page"]):
-        colors = [pair[theme] for pair in figures.PATH_COLORS.values()]
-        assert len(set(colors)) == len(colors)
-        assert min(contrast(color, background) for color in colors) >= 3.0
-        assert contrast(figures.CHROME["text"][theme], background) >= 7.0
-        assert contrast(figures.CHROME["quiet"][theme], background) >= 4.5
-
-
-def contrast(a, b):
-    """WCAG 2 contrast ratio of two "#rrggbb" colours, 1 to 21."""
-    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(color):
-    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_the_theme_of_the_page_is_the_theme_of_the_charts():
-    tomllib = pytest.importorskip("tomllib", reason="reads TOML with Python 3.11 or newer")
-    config = tomllib.loads((Path(__file__).parents[1] / ".streamlit" / "config.toml").read_text())
-    for theme, name in enumerate(("light", "dark")):
-        page = config["theme"][name]
-        assert page["chartCategoricalColors"] == [pair[theme] for pair in figures.PATH_COLORS.values()][:10]
-        assert page["backgroundColor"] == figures.CHROME["page"][theme]
-        assert page["textColor"] == figures.CHROME["text"][theme]
-    assert config["browser"]["gatherUsageStats"] is False
-    assert config["server"]["address"] == "127.0.0.1"
-    assert "http" not in json.dumps(config), "nothing may be fetched from outside"
+    assert len(used) > 4 and used <= set(chart_style.TOKENS["light"]) == set(chart_style.TOKENS["dark"])
 
 
 @pytest.mark.parametrize(("slowest_ms", "ticks"), [(0.7, 3), (8.0, 3), (80.0, 4), (800.0, 5), (80_000.0, 5)])

@@ -63,6 +63,8 @@ MIDDLE = {
     "process",
     "doctor",
     "devices",
+    "chart_style",
+    "chart_parts",
     "figures",
     "exactness_figure",
     "roofline_figure",

@@ -20,7 +20,7 @@ import pytest
 from conftest import CHROMIUM_NAMES
 from samples import F25, F25_DEVICE, H200, f25_point
 
-from attnlab import browser, export, figures, html_page, picture, tabular
+from attnlab import browser, chart_style, export, figures, html_page, picture, tabular
 from attnlab.cli import main
 from attnlab.exchange import file_name, take, take_from
 from attnlab.export import recorded_runs
@@ -163,7 +163,7 @@ def test_html_holds_the_charts_number_by_number_in_the_colours_of_a_theme(shippe
         assert list(found) == [f"chart-{name}" for name in html_page.charts(run)]
         line = next(t for t in found["chart-latency"]["data"] if t["uid"] == "flash-line")
         assert line["y"] == [run.get("flash", seq).device_ms for seq in run.sweep.seqs]
-        assert line["line"]["color"] == figures.PATH_COLORS["flash"][theme == "dark"]
+        assert line["line"]["color"] == chart_style.PATH_COLORS["flash"][theme == "dark"]
         assert "var(--attn" not in json.dumps(list(found.values()))
     assert "At sequence 16,384 flash is 6.0× faster" in page and "580.159.04" in page
 

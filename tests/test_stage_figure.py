@@ -8,7 +8,16 @@ from math import log10
 
 import pytest
 
-from attnlab import estimate, exactness_figure, figures, online_softmax, roofline_figure, softmax_figure, trip_figures
+from attnlab import (
+    chart_style,
+    estimate,
+    exactness_figure,
+    figures,
+    online_softmax,
+    roofline_figure,
+    softmax_figure,
+    trip_figures,
+)
 from attnlab.export import recorded_runs
 from attnlab.stage_figure import BEYOND, LABEL_PX, LINE_PX, PLOT_PX, SMALL_PX, staged
 from attnlab.sweep import TIME
@@ -66,7 +75,7 @@ def test_a_label_stands_at_the_end_of_its_line_in_its_colour():
     figure = staged(figures.latency(H200), paths=["flash"])
     (label,) = labels(figure).values()
     last = H200.sweep.seqs[-1]
-    assert label["text"].startswith("<b>flash</b>") and label["font"]["color"] == figures.color("flash")
+    assert label["text"].startswith("<b>flash</b>") and label["font"]["color"] == chart_style.color("flash")
     assert 0 < label["x"] - share(figure["layout"]["xaxis"], last) < 0.05
     ms = H200.get("flash", last).device_ms
     assert label["y"] == pytest.approx(share(figure["layout"]["yaxis"], ms), abs=0.02)
@@ -96,7 +105,7 @@ def test_lines_are_thick_and_what_a_hall_need_not_see_is_gone():
     figure = staged(figures.latency(H200))
     plain = figures.latency(H200)
     lines = [trace for trace in figure["data"] if trace["uid"].endswith("-line")]
-    assert {trace["line"]["width"] for trace in lines} == {LINE_PX} and LINE_PX > figures.LINE_PX
+    assert {trace["line"]["width"] for trace in lines} == {LINE_PX} and LINE_PX > chart_style.LINE_PX
     assert not any(trace["visible"] for trace in figure["data"] if trace["uid"].endswith("-growth"))
     assert any(trace["visible"] for trace in plain["data"] if trace["uid"].endswith("-growth"))
     assert figure["layout"]["meta"]["grows_to"] > 1.6

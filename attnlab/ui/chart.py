@@ -22,7 +22,7 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.components.v1 import declare_component
 
-from attnlab.figures import TOKENS, Figure
+from attnlab.chart_style import TOKENS, Figure
 from attnlab.run import Run
 
 PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"

@@ -11,7 +11,7 @@ from html import escape as escape_html
 import streamlit as st
 
 from attnlab import units
-from attnlab.figures import AXIS, Figure, annotate, color, frame
+from attnlab.chart_style import AXIS, Figure, annotate, color, frame
 from attnlab.measurement import STATUS_WORDS, Measurement
 from attnlab.run import Run
 from attnlab.summary import challenger

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import streamlit as st
 
 from attnlab import html_page, tabular
+from attnlab.chart_style import Figure
 from attnlab.exchange import file_name, take
 from attnlab.export import MAX_TEXT_BYTES, run_to_text
-from attnlab.figures import Figure
 from attnlab.picture import Making
 from attnlab.run import Run
 from attnlab.store import Store

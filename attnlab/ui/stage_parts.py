@@ -22,6 +22,7 @@ from attnlab import (
     trip_figures,
     verdicts,
 )
+from attnlab.chart_style import Figure, frame
 from attnlab.device import Device
 from attnlab.problem import AttentionProblem
 from attnlab.run import Run
@@ -80,7 +81,7 @@ def exactness(run: Run, revealed: Sequence[str]) -> None:
     _chart(figure, "Error against float64 by sequence length")
 
 
-def _closer(figure: figures.Figure) -> list[float]:
+def _closer(figure: Figure) -> list[float]:
     """The range of the errors, log10: from the decade below them to twice the largest."""
     low, high = figure["layout"]["yaxis"]["range"]
     errors = [y for trace in figure["data"] if trace.get("yaxis", "y") == "y" for y in trace["y"] if y]
@@ -118,9 +119,9 @@ def softmax(shown: int) -> None:
 def nothing(words: str) -> None:
     """In the place of a chart that is not there yet, or cannot be."""
     sentence(words)
-    layout = figures.frame("", "") | {"meta": {"made_for_px": stage_figure.MADE_FOR_PX}}
+    layout = frame("", "") | {"meta": {"made_for_px": stage_figure.MADE_FOR_PX}}
     _chart({"data": [], "layout": layout | {"xaxis": {"visible": False}, "yaxis": {"visible": False}}}, escape(words))
 
 
-def _chart(figure: figures.Figure, alt: str) -> None:
+def _chart(figure: Figure, alt: str) -> None:
     chart.plotly_chart(figure, key="stage", height=CHART_HEIGHT, alt=alt)

@@ -14,8 +14,8 @@ from typing import Any
 import streamlit as st
 
 from attnlab import cost, trip
+from attnlab.chart_style import TOKENS
 from attnlab.device import Device
-from attnlab.figures import TOKENS
 from attnlab.tiling import EXAMPLE, KIB, REGISTERS_KB, Tiling, sentence, shared_bytes
 from attnlab.ui import headline
 
