@@ -290,7 +290,12 @@ def _writable(text: str) -> Path:
 
 def _folder(text: str) -> Path:
     path = Path(text)
-    if not (path.is_dir() and os.access(path, os.W_OK)):
+    try:
+        path = path.expanduser()
+        writable = path.is_dir() and os.access(path, os.W_OK)
+    except (OSError, RuntimeError, ValueError):  # as above
+        writable = False
+    if not writable:
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written to; legal: a folder that exists")
     return path
 

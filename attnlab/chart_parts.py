@@ -93,7 +93,7 @@ def _legend_columns(run: Run) -> int:
     return 1 if len(run.sweep.paths) <= 2 else 2
 
 
-def path_label(run: Run, path: str) -> str:
+def _path_label(run: Run, path: str) -> str:
     """The path's name; `flash` with what it chose, once that is known: "flash (flash-attn-4 4.0.0b36)".
 
     Beside more than one other path the legend has no room for it, and the hover says it alone.
@@ -128,7 +128,7 @@ def curve(
         "type": "scatter",
         "meta": path,
         "legendgroup": path,
-        "name": escape(path_label(run, path)),
+        "name": escape(_path_label(run, path)),
         "visible": _visible(run, path),
     }
     number = [m is not None and m.ok and bool(value(m)) for m in points]

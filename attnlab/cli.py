@@ -38,6 +38,7 @@ from attnlab.device import Device
 from attnlab.doctor import report
 from attnlab.doctor.examination import Examination
 from attnlab.export import recorded_runs, write_run
+from attnlab.installed import lacks
 from attnlab.lab import Lab, default_worker_command
 from attnlab.problem import FORWARD, FORWARD_BACKWARD, AttentionProblem, ProblemError
 from attnlab.process import WorkerProcess
@@ -64,6 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # whoever read this has seen enough, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"{arguments.parser.prog}: {lacks(error.name)}", file=sys.stderr)
         return 1
     except OSError as error:  # a worker command that does not exist, a disk that is full
         print(f"{arguments.parser.prog}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A sweep as the line that measures it again: what the page offers for copying, and what `cli` reads."""
+"""A sweep as the line that measures it again: what the page offers for copying, and what `arguments` reads."""
 
 from __future__ import annotations
 

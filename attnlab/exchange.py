@@ -53,7 +53,11 @@ def take(store: Store, name: str, content: bytes, shipped: Collection[str] = ())
 
 def take_from(store: Store, path: Path, shipped: Collection[str] = ()) -> list[Outcome]:
     """Takes a file, or every *.json of a folder, in the order of their names. What cannot be read is refused."""
-    if not path.is_dir():
+    try:
+        folder = path.is_dir()
+    except (OSError, ValueError):  # a name that is too long, a zero byte: said of the file
+        folder = False
+    if not folder:
         return [_take_file(store, path, shipped)]
     files = sorted(path.glob("*.json"))
     if not files:
@@ -67,8 +71,8 @@ def _take_file(store: Store, path: Path, shipped: Collection[str]) -> Outcome:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_TEXT_BYTES + 1)  # a larger one is refused, not read
-    except OSError as error:
-        return Outcome(path.name, "refused", error.strerror or str(error))
+    except (OSError, ValueError) as error:  # a zero byte is a ValueError
+        return Outcome(path.name, "refused", getattr(error, "strerror", None) or str(error))
     return take(store, path.name, content, shipped)
 
 

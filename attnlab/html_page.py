@@ -12,17 +12,15 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from attnlab import comparison, exactness_figure, figures, summary, table, tabular
 from attnlab.chart_style import CHROME, TOKENS, Figure
+from attnlab.installed import plotly_folder
 from attnlab.run import Run
 from attnlab.sweep import DEFAULT_PATHS, TIME
 
-PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"
-PLOTLY = PLOTLY_FOLDER / "plotly.min.js"
+PLOTLY = "plotly.min.js"
 WIDTH_PX, HEIGHT_PX = 900, 520  # of a chart
 SCALES = (0.82, 1.2)  # of its sizes, at the least and at the most
 LONG = ' class="long"'
@@ -138,7 +136,7 @@ def document(
         f'<div class="charts">{places}</div>' if placed else "",
         *(f'<h2>{escape(title)}</h2><div class="wide">{markup}</div>' for title, markup in below),
         f'<script type="application/json" id="figures">{script_json(placed)}</script>',
-        f"<script>{PLOTLY.read_text(encoding='utf-8')}</script><script>{DRAW}</script>" if placed else "",
+        f"<script>{(plotly_folder() / PLOTLY).read_text(encoding='utf-8')}</script><script>{DRAW}</script>" if placed else "",
         "</body></html>\n",
     ]
     return "".join(parts)
@@ -200,7 +198,7 @@ def printing_page(drawn: Mapping[str, Figure], formats: Sequence[str], scale: in
     return (
         f'<!doctype html><meta charset="utf-8"><pre id="pictures"></pre>'
         f'<script type="application/json" id="wanted">{script_json(wanted)}</script>'
-        f'<script src="{PLOTLY.as_uri()}"></script><script>'
+        f'<script src="{(plotly_folder() / PLOTLY).as_uri()}"></script><script>'
         "(async () => { const made = {};"
         ' for (const one of JSON.parse(document.getElementById("wanted").textContent))'
         "   made[one.name] = await Plotly.toImage(one.figure, one.how);"

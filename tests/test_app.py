@@ -20,6 +20,7 @@ from streamlit.testing.v1 import AppTest
 from attnlab import units
 from attnlab.device import Device
 from attnlab.devices import Choice
+from attnlab.installed import lacks
 from attnlab.lab import Lab
 from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
@@ -30,6 +31,7 @@ from attnlab.store import Store
 from attnlab.sweep import default_sweep
 from attnlab.ui import chart, controls, link, onepoint, shared_runs, shell, status
 from attnlab.ui.controls import Form
+from attnlab.ui.text import escape
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = {"batch": "1", "seq": "256", "heads": "2", "head_dim": "32", "dtype": "float32", "direction": "forward"}
@@ -801,6 +803,12 @@ def test_whoever_waits_for_a_worker_is_told_why(text, words):
     run = replace(recorded_run(), id="a", recorded=False, state="queued", measurements=())
     starting = Snapshot(version=1, worker=WorkerState(state="starting", text=text), run=run, queue=("a",))
     assert status.line(starting, run, Form(run.sweep)).startswith(words)
+
+
+def test_a_python_without_plotly_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(shell, "find_spec", lambda name: None)
+    page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).run()
+    assert [error.value for error in page.error] == [escape(lacks("plotly"))] and not page.exception
 
 
 def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monkeypatch):

@@ -50,6 +50,24 @@ def test_every_command_has_what_does_its_work():
     assert tuple(cli.RUN) == arguments.COMMANDS
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["plan", "--gpu", "H200"], 0, "longest sequence"),
+        (["roofline", "--gpu", "H200"], 0, "TFLOP/s"),
+        (["export", "h200", "--html", "run.html"], 1, "plotly is not installed in this Python: python -m pip install -r"),
+    ],
+)
+def test_a_python_without_the_packages_runs_what_needs_none_and_names_what_it_lacks(tmp_path, words, code, said):
+    """As for whoever forgot the virtual environment. `doctor` stands on the same imports."""
+    env = {"PATH": os.environ["PATH"], "ATTNLAB_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-S", "-m", "attnlab", *words]  # -S: no site-packages
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    told = done.stderr if code else done.stdout
+    assert done.returncode == code and said in told and "Traceback" not in done.stderr
+    assert not code or told.count("\n") == 1
+
+
 # compare, with a worker that is not there
 
 

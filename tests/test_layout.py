@@ -10,6 +10,7 @@ SOURCES = sorted(p for p in [ROOT / "app.py", *ROOT.glob("pages/**/*.py"), *ROOT
 
 # Facts and arithmetic: they import nothing of the project but one another.
 FACTS = {
+    "installed",
     "cgroup",
     "remedy",
     "checked",

@@ -24,6 +24,7 @@ from attnlab import browser, chart_style, export, figures, html_page, picture, t
 from attnlab.cli import main
 from attnlab.exchange import file_name, take, take_from
 from attnlab.export import recorded_runs
+from attnlab.installed import plotly_folder
 from attnlab.measurement import STATUSES
 from attnlab.store import Store, process_start
 
@@ -187,7 +188,8 @@ def test_nothing_in_a_run_is_markup():
         F25, id=EVIL, reason=EVIL, measurements=tuple(points), device=replace(F25_DEVICE, name=EVIL, torch=EVIL)
     )
     page = html_page.page_of(run, title=EVIL)
-    assert "<img" not in page.split(html_page.PLOTLY.read_text(encoding="utf-8"))[0] and page.count(EVIL) == 0
+    plotly_js = (plotly_folder() / html_page.PLOTLY).read_text(encoding="utf-8")
+    assert "<img" not in page.split(plotly_js)[0] and page.count(EVIL) == 0
     assert unescape(re.search("<h1>(.*?)</h1>", page)[1]).startswith("At sequence 1,024")
     assert "&lt;img" in json.dumps(figures_in(page))
 
@@ -371,6 +373,12 @@ def test_a_folder_is_taken_in_whole_and_again_without_a_change(tmp_path):
     assert all("\n" not in o.text for o in take_from(store, folder))
     (nothing,) = take_from(store, tmp_path / "home")
     assert "no *.json" in nothing.why
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "not-there.json"])
+def test_a_name_that_no_file_can_have_is_refused_in_one_line(tmp_path, name):
+    (outcome,) = take_from(Store(tmp_path), tmp_path / name)
+    assert outcome.status == "refused" and "\n" not in outcome.text and len(outcome.text) < 200
 
 
 def test_the_command_line_writes_and_reads_them(tmp_path, capsys, private_home):

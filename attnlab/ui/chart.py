@@ -14,7 +14,6 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from streamlit import runtime
 from streamlit.components.v1 import declare_component
 
 from attnlab.chart_style import TOKENS, Figure
+from attnlab.installed import plotly_folder
 from attnlab.run import Run
 
-PLOTLY_FOLDER = Path(find_spec("plotly").submodule_search_locations[0]) / "package_data"
 PLOTLY_PATH = f"component/{__name__}.plotly/plotly.min.js"
 MIN_WIDTH_PX = 240  # three beside the open sidebar of a small projector
 MIN_WIDTH_MORE_PX = 360  # with more than two paths in the legend
@@ -56,7 +55,7 @@ def slots(count: int, paths: int) -> list[Any]:
 @functools.lru_cache(maxsize=1)
 def _declared(server: runtime.Runtime) -> Callable[..., Any]:
     """The component, once a server: another one in the same process, as tests have it, knows nothing of an earlier one's."""
-    declare_component("plotly", path=PLOTLY_FOLDER)
+    declare_component("plotly", path=plotly_folder())
     return st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 import streamlit as st
@@ -20,6 +21,7 @@ from attnlab import devices, limits
 from attnlab.board import QueueFull
 from attnlab.devices import Choice
 from attnlab.export import recorded_runs as load_recorded_runs
+from attnlab.installed import lacks
 from attnlab.lab import Lab, default_worker_command
 from attnlab.limits import Limits
 from attnlab.run import Run
@@ -48,6 +50,9 @@ ROUTED, STAGED, CHOSEN = "_routed", "_staged", "_device"
 
 def navigate() -> None:
     """Runs the page of the visitor's address, below the menu of all of them; on the stage there is none."""
+    if find_spec("plotly") is None:  # its charts are on almost every page; what else is missing a page can say
+        st.error(escape(lacks("plotly")))
+        st.stop()
     st.session_state[ROUTED] = True
     pages = [st.Page(script, title=title, default=i == 0) for i, (script, title) in enumerate(PAGES)]
     staged = st.session_state.get(STAGED, urlsplit(st.context.url or "").path.endswith(f"/{STAGE}"))
