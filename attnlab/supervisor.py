@@ -141,7 +141,7 @@ class Supervisor:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    # The supervisor
+    # One thing after the other
 
     def _supervise(self) -> None:
         self._start_worker()
