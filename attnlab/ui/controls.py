@@ -58,6 +58,7 @@ def form(worker: WorkerState) -> Form:
     paths = path_widgets(in_link, {path.name: path for path in worker.paths})
     says = st.container()
     more, how = more_widgets(in_link)
+    link.keep()
     sweep, refusal = None, ""
     try:
         sweep = asked(shape, more, paths, how)

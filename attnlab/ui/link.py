@@ -38,7 +38,7 @@ WITHIN = ("0.5", "1", "2", "5")  # percent
 
 UNDECLARED = ("dtype", "direction")  # widgets without a default of their own
 SEEDED = "_form_seeded"  # what the form was filled with before the device was known
-KNOWN = "_form_known"  # what the widgets without a default said last
+KNOWN = "_form_known"  # what all widgets said last
 FAULTS = "_link_faults"
 SWEEP = "_link_sweep"  # what was shown beside the faults; they are old news once the form says something else
 
@@ -85,13 +85,16 @@ def seed(worker: WorkerState, going_on: Mapping[str, int | str | bool | None] | 
         if all(st.session_state.get(key) == value for key, value in seeded.items()):
             st.session_state.update({key: defaults[key] for key in seeded})
             st.session_state.pop(SWEEP, None)  # this change is not the visitor's
-    known = st.session_state.setdefault(KNOWN, {})
-    for key in UNDECLARED:
-        if st.session_state.get(key) is not None:
-            known[key] = st.session_state[key]
-        elif key in st.session_state:
-            # On a busy server the message that told the browser may have been dropped: it then says that nothing is chosen.
-            st.session_state[key] = known.get(key, defaults[key])
+    if any(key in st.session_state and st.session_state[key] is None for key in UNDECLARED):
+        # On a busy server the messages that told the browser may have been dropped: it then says that nothing is chosen, and
+        # of every other widget its declared default, which nobody has chosen either.
+        st.session_state.update({**defaults, **st.session_state.get(KNOWN, {})})
+
+
+def keep() -> None:
+    """Notes what the form says, once its widgets are there: `seed` goes back to it when a browser has lost it."""
+    keys = form_values(default_sweep("cpu")).keys() | how_values(default_sweep("cpu")).keys()
+    st.session_state[KNOWN] = {key: st.session_state[key] for key in keys if key in st.session_state}
 
 
 def in_address(values: Mapping[str, int | str | bool | None]) -> dict[str, str]:

@@ -139,6 +139,8 @@ def main() -> int:
         report("point → visible", f"{summary(late_s)}, {len(points) - len(late_s)} refined before", "p95 1,000 ms")
         by_second(points, runs[0])
         report("runs started", f"{len(runs)}", "1")
+        for run in runs[:-1]:  # what nobody asked for, beside the first
+            print(f"    {run.id} {run.state} {run.reason}: {run.sweep.to_json()}")
         off = 0
         if alone:
             off = timings(alone, store.load(runs[0].id))
