@@ -52,15 +52,15 @@ class Board:
 
     def submit(self, sweep: Sweep, *, fresh: bool = False, room: int | None = None) -> tuple[str, bool]:
         """See Lab.submit; whether the run is a new one comes with its id."""
-        if not fresh and (answer := self._answer(sweep)):
-            return answer, False
+        version = self._version
+        if not fresh and (known := self._under_way(sweep) or self._answer(sweep)):
+            return known, False
         with self.lock:
             if self._closed:
                 raise RuntimeError("the lab is closed")
-            if not fresh:
-                for run_id in (self._active, *self._queue):
-                    if run_id and self._runs[run_id].sweep == sweep and self._runs[run_id].active:
-                        return run_id, False
+            # Outside the lock a read of the store holds nobody up; but what ran a moment ago may have become the answer.
+            if not fresh and version != self._version and (known := self._under_way(sweep) or self._answer(sweep)):
+                return known, False
             if room is not None and len(self._queue) >= room:
                 raise QueueFull(f"{room} run{' waits' if room == 1 else 's wait'} already")
             now = datetime.now(timezone.utc)
@@ -114,6 +114,12 @@ class Board:
             already, self._closed = self._closed, True
             self.lock.notify_all()
         return not already
+
+    def _under_way(self, sweep: Sweep) -> str:
+        """The id of an equal run that is active or waits; "" when there is none."""
+        with self.lock:
+            equal = (run_id for run_id in self.unfinished() if self._runs[run_id].sweep == sweep)
+            return next((run_id for run_id in equal if self._runs[run_id].active), "")
 
     def _answer(self, sweep: Sweep) -> str:
         """The id under which a stored run, cut down to this sweep, can be seen; "" when there is none."""

@@ -58,7 +58,7 @@ class Lab:
 
     def submit(self, sweep: Sweep, *, fresh: bool = False, room: int | None = None) -> str:
         """Queues the sweep and returns its run id. Unless `fresh`, an equal run that is queued or running is joined,
-        and one that was measured on this device before is the answer. Raises QueueFull where it would be one more behind
+        or else one that was measured on this device before is the answer. Raises QueueFull where it would be one more behind
         `room` waiting runs, RuntimeError after close()."""
         run_id, new = self._board.submit(sweep, fresh=fresh, room=room)
         if new:

@@ -54,12 +54,13 @@ ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no eve
 
 
 def home() -> Path:
-    """Where AttnLab keeps its data: ATTNLAB_HOME, else $XDG_DATA_HOME/attnlab, else ~/.local/share/attnlab."""
-    if chosen := os.environ.get("ATTNLAB_HOME"):
-        return Path(chosen).expanduser()
-    if data_home := os.environ.get("XDG_DATA_HOME"):
-        return Path(data_home).expanduser() / "attnlab"
-    return Path.home() / ".local" / "share" / "attnlab"
+    """Where AttnLab keeps its data: ATTNLAB_HOME, else $XDG_DATA_HOME/attnlab, else ~/.local/share/attnlab. A `~` of
+    nobody stays, and the store says that it cannot be used."""
+    path = Path(os.environ.get("ATTNLAB_HOME") or Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "attnlab"))
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
 
 
 class Store:
@@ -242,10 +243,12 @@ class Store:
 
     def _open(self) -> sqlite3.Connection:
         try:
+            self.path = self.path.expanduser()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with alone(self.path.parent):
                 return self._connect()
-        except (OSError, sqlite3.DatabaseError, NotOurs) as error:  # no access, read-only, locked, disk full, not ours
+        # no access, read-only, locked, disk full, not ours; `~` of nobody; a zero byte or bytes that are no text in the name
+        except (OSError, sqlite3.DatabaseError, NotOurs, RuntimeError, ValueError) as error:
             return self._in_memory(f"{self.path} cannot be used ({brief(error)})")
 
     def _connect(self) -> sqlite3.Connection:

@@ -432,6 +432,14 @@ def test_a_stored_answer_is_shown_at_once_and_can_be_measured_again(open_page):
     assert open_page.labs[0].snapshot(run_of(again)).run.created > created
 
 
+def test_a_reload_while_something_is_measured_again_shows_what_is_measured(open_page):
+    page = until(open_page(TINY, fake={"delay_s": 0.2}), measured)
+    page.button("again").click().run()
+    reloaded = open_page(TINY)
+    assert run_of(reloaded) == run_of(page) and not reloaded.button("stop").disabled
+    until(reloaded, measured)
+
+
 def test_what_has_no_number_stands_in_the_table_with_its_reason(open_page):
     page = until(open_page(TINY, fake={"oom_at": ["standard", 256], "kind": "cuda"}), measured)
     rows = table(page).set_index(["path", "seq"])

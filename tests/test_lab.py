@@ -505,6 +505,34 @@ def test_a_setting_measured_before_is_answered_without_measuring(make_lab, tmp_p
     assert result(lab, SWEEP, fresh=True).id.partition(":")[0] != first.id
 
 
+def test_a_run_that_is_on_its_way_goes_before_an_older_answer(make_lab):
+    """Or whoever reloads while something is measured again would see the old numbers, and could not stop it."""
+    lab = make_lab(delay_s=0.05)
+    first = result(lab)
+    again = lab.submit(QUICK, fresh=True)
+    assert lab.submit(QUICK) == again
+    lab.cancel(again)
+    assert lab.snapshot(lab.submit(QUICK)).run.created == first.created
+
+
+def test_a_run_that_ends_while_the_store_is_asked_is_the_answer(make_lab, monkeypatch):
+    """Not measured twice: with 25 viewers one of them presses at that moment."""
+    lab = make_lab(delay_s=0.05)
+    run_id, board, asked = lab.submit(QUICK), lab._board, []
+    answer = board._answer
+
+    def slow(sweep):
+        asked.append(sweep)
+        if len(asked) > 1:
+            return answer(sweep)
+        lab.wait(run_id)
+        return ""  # what the store said before
+
+    monkeypatch.setattr(board, "_answer", slow)
+    monkeypatch.setattr(board, "_under_way", lambda sweep: "")  # ended since
+    assert lab.submit(QUICK).partition(":")[0] == run_id and len(asked) == 2
+
+
 def test_an_answer_is_there_before_the_worker_is(make_lab, tmp_path):
     ready(lab := make_lab())
     first = result(lab)

@@ -62,6 +62,16 @@ def test_home_can_be_moved(monkeypatch, tmp_path):
     assert home() == tmp_path / "mine"
 
 
+@pytest.mark.parametrize("nowhere", ["~nobody-of-that-name/attnlab", "x" * 5000])
+def test_a_home_that_cannot_be_costs_the_history_and_is_said_in_words(monkeypatch, tmp_path, nowhere):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_HOME", nowhere)
+    store = Store()
+    assert "cannot be used" in store.problem and "\n" not in store.problem and not list(tmp_path.iterdir())
+    finished(store, "r1")
+    assert store.load("r1").state == "done"
+
+
 def test_a_run_comes_back_as_it_was(store, tmp_path):
     m = point("standard", 128, samples=2, samples_ms=(1.0, 2.0), notes=("a", "b"), peak_bytes=2**40)
     finished(store, "r1", standard_128=m)

@@ -8,6 +8,7 @@ from attnlab.ui import text
 
 
 def test_markup_of_others_is_plain_text():
+    assert text.escape("caf\udce9") == "caf?", "bytes in the name of a file that are no text"
     assert text.escape("a*b_c [x](y) $z$ :red[w] <b>") == (r"a\*b\_c \[x\](y) \$z\$ \:red\[w\] \<b\>")
 
 

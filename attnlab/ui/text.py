@@ -14,7 +14,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 def escape(text: str) -> str:
     """Text that markdown would read as markup, made plain, in one line. For everything that this program did not write
     itself."""
-    text = CONTROL.sub(" ", text)
+    text = CONTROL.sub(" ", text.encode("utf-8", "replace").decode())  # the name of a file may hold what is no text
     for sign in "\\`*_[]$:<>#~&|":
         text = text.replace(sign, "\\" + sign)
     return text
