@@ -180,6 +180,29 @@ def test_a_browser_that_lost_the_form_is_told_again(open_page, chosen):
     assert open_page.labs[0].snapshot(run_of(page)).run.sweep.problem.heads == chosen.get("heads", 32)
 
 
+@pytest.mark.parametrize("lost", ["all", "what came later"])
+def test_a_browser_that_missed_what_fits_the_device_is_told_again(open_page, tmp_path, lost):
+    """Opened before the device was known, one of 25 browsers measured the CPU's default shape on a GPU."""
+    page = open_page({"live": "false"}, fake={"kind": "cuda", "start_file": str(tmp_path / "go")})
+    early, fits = shape(page), link.shape_values(default_sweep("cuda"))
+    assert early == link.shape_values(default_sweep("cpu"))
+    (tmp_path / "go").touch()
+    if lost == "all":  # the very run that learns of the device hears that nothing is chosen
+        early = {**early, "batch": 1, "seq": 128, "heads": 1, "head_dim": 32, "dtype": None, "direction": None}
+        while open_page.labs[0].snapshot().worker.device is None:
+            time.sleep(0.01)
+    else:
+        until(page, lambda page: shape(page) == fits)
+    for key, value in early.items():
+        page.session_state[key] = value
+    page.run()
+    assert shape(page) == fits
+    for key, value in link.shape_values(default_sweep("cpu")).items():  # one after the other: somebody wants it
+        page.session_state[key] = value
+        page.run()
+    assert shape(page) == link.shape_values(default_sweep("cpu"))
+
+
 def test_the_address_holds_the_shape_that_was_seeded(open_page):
     page = until(open_page(fake={"kind": "cuda"}), lambda page: run_of(page))
     assert page.query_params["dtype"] == "bfloat16" and page.query_params["seq"] == "16384"

@@ -39,6 +39,7 @@ WITHIN = ("0.5", "1", "2", "5")  # percent
 UNDECLARED = ("dtype", "direction")  # widgets without a default of their own
 SEEDED = "_form_seeded"  # what the form was filled with before the device was known
 KNOWN = "_form_known"  # what all widgets said last
+BEFORE = "_form_before"  # what they were filled with before the device was known, once that has been replaced
 FAULTS = "_link_faults"
 SWEEP = "_link_sweep"  # what was shown beside the faults; they are old news once the form says something else
 
@@ -61,6 +62,8 @@ def seed(worker: WorkerState, going_on: Mapping[str, int | str | bool | None] | 
     """
     device = worker.device
     defaults = shape_values(default_sweep(device.kind if device else "cpu"))
+    if lost():
+        st.session_state.update({**defaults, **st.session_state.get(KNOWN, {})})
     if SEEDED not in st.session_state and going_on and not set(st.query_params) & set(going_on):
         st.session_state.update(going_on)
         st.query_params.update(in_address(going_on))
@@ -85,10 +88,18 @@ def seed(worker: WorkerState, going_on: Mapping[str, int | str | bool | None] | 
         if all(st.session_state.get(key) == value for key, value in seeded.items()):
             st.session_state.update({key: defaults[key] for key in seeded})
             st.session_state.pop(SWEEP, None)  # this change is not the visitor's
-    if any(key in st.session_state and st.session_state[key] is None for key in UNDECLARED):
-        # On a busy server the messages that told the browser may have been dropped: it then says that nothing is chosen, and
-        # of every other widget its declared default, which nobody has chosen either.
-        st.session_state.update({**defaults, **st.session_state.get(KNOWN, {})})
+            st.session_state[BEFORE] = seeded
+
+
+def lost() -> bool:
+    """Whether the browser speaks of a form that is not ours: on a busy server the messages that told it may have been
+    dropped. Then it says that no dtype is chosen, and of every other widget the declared default; or, at once of all of them,
+    what they held before the device was known. A visitor changes one thing after the other."""
+    state, known, before = st.session_state, st.session_state.get(KNOWN, {}), st.session_state.get(BEFORE, {})
+    if any(key in state and state[key] is None for key in UNDECLARED):
+        return True
+    changed = [key for key in before if state.get(key) != known.get(key)]
+    return len(changed) > 1 and all(state.get(key) == value for key, value in before.items())
 
 
 def keep() -> None:
