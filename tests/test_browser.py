@@ -369,8 +369,9 @@ def test_of_two_tabs_that_share_a_run_neither_ends_it_for_the_other(two_tabs, pr
     assert {state for state, _, _ in runs[1:-1]} <= {"cancelled"}, "what the slider passed by"
 
 
-def test_a_tab_that_was_closed_keeps_no_run_alive(two_tabs, private_home):
+def test_a_tab_that_was_closed_keeps_no_run_alive(two_tabs, private_home, tmp_path):
     first, second, go = two_tabs
+    assert "created with a default value" not in (tmp_path / "server.log").read_text()
     first.goto("about:blank")
     slide(second, "heads", 1)
     status_is(second, "Measuring: quick pass · 5 of 12")  # held there, and not behind the other
