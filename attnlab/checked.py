@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Collection
 from dataclasses import MISSING, fields
-from datetime import datetime
+from datetime import MAXYEAR, MINYEAR, datetime
 from typing import Any
 
 NUMBER_MAX = 2.0**100  # above every count of a legal problem; sums, products and ratios of two stay finite in floating point
@@ -103,12 +103,12 @@ def is_text(value: Any) -> bool:
 
 
 def is_moment(value: Any) -> bool:
-    """A date, or a date and a time, as ISO 8601 writes it."""
+    """A date, or a date and a time, as ISO 8601 writes it; in every time zone one that a calendar has."""
     try:
-        datetime.fromisoformat(value.replace("Z", "+00:00"))  # Python 3.10 does not take the letter
+        moment = datetime.fromisoformat(value.replace("Z", "+00:00"))  # Python 3.10 does not take the letter
     except (AttributeError, ValueError):
         return False
-    return True
+    return MINYEAR < moment.year < MAXYEAR
 
 
 def _are(value: Any, one: Any) -> bool:

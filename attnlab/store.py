@@ -290,6 +290,9 @@ class Store:
         return self._execute(query, values)
 
     def _execute(self, statement: str, values: Any) -> list[sqlite3.Row]:
+        # What a system says of a command or a file may hold bytes that are no text.
+        text = {key: value.encode("utf-8", "replace").decode() for key, value in named(values) if isinstance(value, str)}
+        values = {**values, **text} if isinstance(values, dict) else [text.get(i, v) for i, v in enumerate(values)]
         return self._try(lambda db: db.execute(statement, values).fetchall())
 
     def _try(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
@@ -343,6 +346,10 @@ def parsed(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def named(values: Any) -> list[tuple[Any, Any]]:
+    return list(values.items() if isinstance(values, dict) else enumerate(values))
 
 
 def dump(data: Any) -> str:

@@ -97,7 +97,7 @@ def chosen(environment: Callable[[str, str], str] = os.environ.get) -> tuple[Tal
         return read(SHIPPED), ""
     try:
         return read(Path(own).expanduser()), ""
-    except TalkRefused as error:
+    except (TalkRefused, RuntimeError) as error:  # `~` of nobody
         return read(SHIPPED), f"{VARIABLE}: {error}. The talk that ships with AttnLab is shown instead."
 
 

@@ -275,7 +275,7 @@ def details() -> None:
 
 
 state["page_runs"] = True
-if wanted and not waits and painted:
+if wanted and not waits and painted and snapshot.run:  # a public server may have refused
     lab.wait_for_point(snapshot.run, FIRST_POINT_WAIT_S)
 results()
 rates_slot, closer_slot = st.columns([1, 2], gap="small")

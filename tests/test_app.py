@@ -865,6 +865,21 @@ def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monk
         shell._public.clear()
 
 
+def test_a_visitor_who_is_refused_keeps_the_page(open_page, monkeypatch):
+    """The queue of a public server is full when the page asks by itself, and when somebody presses Run."""
+    monkeypatch.setenv("ATTNLAB_PUBLIC", "seq=256,seconds=5,queue=1")
+    shell._public.clear()
+    try:
+        fake = {"kind": "cpu", "delay_s": 5}
+        for heads in ("3", "4"):
+            open_page({**TINY, "heads": heads}, fake)
+        page = open_page({**TINY, "heads": "5", "live": "false"}, fake)
+        page.button("run").click().run()
+        assert not page.exception and run_of(page) is None and "hands full" in page.toast[0].value
+    finally:
+        shell._public.clear()
+
+
 def test_the_cpu_has_a_banner_that_offers_the_recorded_run(open_page):
     page = open_page(fake={"kind": "cpu"}, recorded={"h200": recorded_run()})
     until(page, lambda page: run_of(page))

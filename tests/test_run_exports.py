@@ -429,3 +429,12 @@ def test_pictures_from_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["export", "h200", "--pictures", str(tmp_path), "--csv", str(tmp_path / "x.csv")]) == 1
     assert (tmp_path / "x.csv").exists() and "on the PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("created", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00", "0001-01-01"])
+def test_a_date_that_no_time_zone_can_show_is_refused(tmp_path, created):
+    """Taken in, it ended the list of runs for good."""
+    data = json.loads((export.DATA / "h200.json").read_text())
+    data["run"] |= {"id": "odd", "created": created}
+    outcome = take(Store(tmp_path), "odd.json", json.dumps(data).encode())
+    assert outcome.status == "refused" and "created" in outcome.text

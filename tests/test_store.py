@@ -357,3 +357,9 @@ def test_a_file_that_stops_taking_writes_does_not_stop_the_run(store):
     store.event("r2", "measurement", point("flash", 128).to_json())
     assert "cannot be written any more" in store.problem
     assert store.load("r2").get("flash", 128).ok and store.load("r1").state == "done"
+
+
+def test_bytes_that_are_no_text_in_a_reason_are_kept_as_a_sign(store):
+    finished(store, "r1")
+    store.finish("r1", "failed", "no such program: \udcff", 1.0)
+    assert store.load("r1").reason == "no such program: ?"
