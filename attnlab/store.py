@@ -71,6 +71,7 @@ class Store:
         self.problem = ""
         self._lock = threading.RLock()
         self._listed: tuple[Any, list[Entry]] = (None, [])  # what the list was made of, and the list
+        self._in_file = True
         self._db = self._open()
         self._close_abandoned_runs()
         self._remove_deleted()
@@ -280,10 +281,14 @@ class Store:
         return db
 
     def _in_memory(self, why: str) -> sqlite3.Connection:
+        self._in_file = False
         self.problem = f"{why}; runs are kept in memory and are lost when the program ends"
         return connect(":memory:")
 
     def _write(self, statement: str, values: Any) -> None:
+        with self._lock:
+            if self._in_file and not os.path.exists(self.path):  # SQLite would write on, into a file without a name
+                self._leave_the_file(sqlite3.OperationalError("it was deleted"))
         self._execute(statement, values)
 
     def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:

@@ -147,6 +147,15 @@ def test_a_disk_that_fills_up_costs_the_history_and_no_point(tmp_path):
     assert again.events("r9"), "what fitted"
 
 
+def test_a_folder_that_is_deleted_meanwhile_is_said_and_costs_no_run(tmp_path):
+    store = Store(tmp_path / "home")
+    finished(store, "r1")
+    shutil.rmtree(tmp_path / "home")
+    finished(store, "r2")
+    assert "it was deleted" in store.problem and "kept in memory" in store.problem
+    assert [store.load(run_id).state for run_id in ("r1", "r2")] == ["done", "done"]
+
+
 def test_a_disk_that_is_full_from_the_start_leaves_a_store_in_memory(tmp_path):
     code = """
 import resource
