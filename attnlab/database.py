@@ -58,7 +58,7 @@ ALTER TABLE runs ADD COLUMN points TEXT;
 )
 SCHEMA_VERSION = len(STEPS)
 TABLES = ("runs", "events", "devices")
-BUSY_TIMEOUT_S = 10.0
+BUSY_TIMEOUT_S = 3.0  # whoever waits for a page waits for this
 POLL_S = 0.02
 BRIEF = 200  # characters
 PARTS = ("", "-wal", "-shm")  # a database in WAL mode is up to three files
@@ -106,7 +106,8 @@ def damage_told() -> Iterator[None]:
 
 
 def connect(path: Path | str) -> sqlite3.Connection:
-    """An open database with the schema in place, whole by SQLite's own check. Raises sqlite3.Error and NotOurs.
+    """An open database with the schema in place, whole by SQLite's own check; a statement waits BUSY_TIMEOUT_S for the lock of
+    another program. Raises sqlite3.Error and NotOurs.
 
     Autocommit: each statement is committed when it returns. In WAL mode with synchronous = NORMAL a commit survives the
     death of the process; the loss of power may cost the last few.

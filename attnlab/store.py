@@ -5,29 +5,41 @@ A run is a row; what happened in it are events, JSON each, committed one by one.
 file at once: write-ahead log, a busy timeout, and each run names the process that owns it, so that what a killed
 process left `running` is closed by whoever opens the file next.
 
-The store never stops the measuring: where the file cannot be used, it works in memory and `problem` says why. What may
-be done to a file is in attnlab.database.
+The store never stops the measuring: where the file cannot be used, it works in memory and `problem` says why; where the
+file can be used again, it goes back with what was written meanwhile. What may be done to a file is in attnlab.database.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import sqlite3
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from attnlab import summary
 from attnlab.checked import is_moment, is_number
-from attnlab.database import NotOurs, alone, brief, connect, damaged, reading, salvage, set_aside, transaction
+from attnlab.database import (
+    BUSY_TIMEOUT_S,
+    NotOurs,
+    alone,
+    brief,
+    connect,
+    damaged,
+    reading,
+    salvage,
+    set_aside,
+    transaction,
+)
 from attnlab.device import Device, PathStatus
 from attnlab.history import Entry
 from attnlab.measurement import STATUSES, UNREACHED, Measurement
@@ -35,7 +47,7 @@ from attnlab.planner import sharp
 from attnlab.run import RUN_STATES, Run, label
 from attnlab.sweep import TIME, Sweep
 
-Result = TypeVar("Result")
+Work = Callable[[sqlite3.Connection], Any]
 UNREADABLE = (
     TypeError,
     ValueError,
@@ -50,6 +62,7 @@ INSERT_RUN = """INSERT INTO runs
     (:id, :created, :state, :reason, :seconds, :phase, :sweep, :question, :device, :device_key, :owner, :imported)"""
 LABEL = "UPDATE runs SET name = ?, note = ? WHERE id = ?"
 INSERT_EVENT = "INSERT INTO events (run_id, at, kind, data) VALUES (?, ?, ?, ?)"
+COME_BACK_S = 10.0  # between two tries to use a file again
 ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
 
 
@@ -71,7 +84,8 @@ class Store:
         self.problem = ""
         self._lock = threading.RLock()
         self._listed: tuple[Any, list[Entry]] = (None, [])  # what the list was made of, and the list
-        self._in_file = True
+        self._missed: deque[Work] | None = None  # what was written since the file was left; None while in it
+        self._next_try = 0.0  # by time.monotonic: to go back into it
         self._db = self._open()
         self._close_abandoned_runs()
         self._remove_deleted()
@@ -94,6 +108,7 @@ class Store:
         self._write(INSERT_EVENT, values)
 
     def finish(self, run_id: str, state: str, reason: str, seconds: float, phase: str = "") -> None:
+        reason = reason.encode("utf-8", "replace").decode()  # the name of a file may hold what is no text
         self._write(
             "UPDATE runs SET state = ?, reason = ?, seconds = ?, phase = ? WHERE id = ?",
             (state, reason, seconds, phase, run_id),
@@ -167,6 +182,10 @@ class Store:
         return None
 
     def close(self) -> None:
+        with self._lock:
+            if self._next_try < math.inf:
+                self._next_try = 0.0
+            self._come_back()
         with self._lock, alone(self.path.parent):
             self._db.close()
 
@@ -218,14 +237,15 @@ class Store:
                 db.executemany(INSERT_EVENT, events)
                 return "added"
 
-        return self._try(work)
+        return self._change(work)
 
     def delete(self, run_ids: Iterable[str]) -> None:
         """Hides runs that have ended, at once and together. They are gone for good, with their points, when a program opens
         the store KEPT_S or more later; until then undo_delete brings them back."""
         now = time.time()
-        self._try(lambda db: db.executemany(f"UPDATE runs SET deleted = {now!r} WHERE id = ? AND deleted IS NULL AND {ENDED}",
-                                            [(run_id,) for run_id in run_ids]))  # fmt: skip
+        rows = [(run_id,) for run_id in run_ids]
+        statement = f"UPDATE runs SET deleted = {now!r} WHERE id = ? AND deleted IS NULL AND {ENDED}"
+        self._change(lambda db: db.executemany(statement, rows))
 
     def undo_delete(self) -> None:
         """Brings back the runs that were deleted last."""
@@ -280,27 +300,54 @@ class Store:
             self.problem += f" with the {copied:,} entries that can still be read"
         return db
 
-    def _in_memory(self, why: str) -> sqlite3.Connection:
-        self._in_file = False
-        self.problem = f"{why}; runs are kept in memory and are lost when the program ends"
+    def _in_memory(self, why: str, for_good: bool = False) -> sqlite3.Connection:
+        self._missed = deque()
+        self._next_try = math.inf if for_good else time.monotonic() + COME_BACK_S
+        unless = "" if for_good else ", unless the file can be used again before that"
+        self.problem = f"{why}; runs are kept in memory and are lost when the program ends{unless}"
         return connect(":memory:")
 
+    def _come_back(self) -> None:
+        """Into the file, with all that it has missed, where another program has let go of it or its disk has room again. What
+        cannot be written yet is still missed."""
+        if self._missed is None or time.monotonic() < self._next_try or not os.path.exists(self.path):
+            return
+        self._next_try = time.monotonic() + COME_BACK_S
+        try:
+            db = connect(self.path)
+        except (OSError, sqlite3.Error, NotOurs):
+            return
+        try:
+            db.execute("PRAGMA busy_timeout = 0")  # in ten seconds there is another try, and a run waits for this one
+            while self._missed:
+                self._missed[0](db)
+                self._missed.popleft()
+            db.execute(f"PRAGMA busy_timeout = {1e3 * BUSY_TIMEOUT_S:.0f}")
+        except sqlite3.Error:
+            db.close()
+            return
+        self._db.close()
+        self._db, self._missed, self.problem = db, None, ""
+        self._close_abandoned_runs()
+        self._remove_deleted()
+
     def _write(self, statement: str, values: Any) -> None:
+        self._change(lambda db: db.execute(statement, values))
+
+    def _change(self, work: Work) -> Any:
         with self._lock:
-            if self._in_file and not os.path.exists(self.path):  # SQLite would write on, into a file without a name
-                self._leave_the_file(sqlite3.OperationalError("it was deleted"))
-        self._execute(statement, values)
+            self._come_back()
+            if self._missed is None and not os.path.exists(self.path):  # SQLite would write on, into a file without a name
+                self._leave_the_file(sqlite3.OperationalError("it was deleted"), for_good=True)
+            result = self._try(work)
+            if self._missed is not None:
+                self._missed.append(work)
+            return result
 
     def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:
-        return self._execute(query, values)
+        return self._try(lambda db: db.execute(query, values).fetchall())
 
-    def _execute(self, statement: str, values: Any) -> list[sqlite3.Row]:
-        # What a system says of a command or a file may hold bytes that are no text.
-        text = {key: value.encode("utf-8", "replace").decode() for key, value in named(values) if isinstance(value, str)}
-        values = {**values, **text} if isinstance(values, dict) else [text.get(i, v) for i, v in enumerate(values)]
-        return self._try(lambda db: db.execute(statement, values).fetchall())
-
-    def _try(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+    def _try(self, work: Work) -> Any:
         with self._lock:
             for _ in range(2):  # out of a damaged file into a new one, and out of that when the disk is full
                 try:
@@ -311,7 +358,7 @@ class Store:
                     self._leave_the_file(error)
             return work(self._db)
 
-    def _leave_the_file(self, error: sqlite3.DatabaseError) -> None:
+    def _leave_the_file(self, error: sqlite3.DatabaseError, for_good: bool = False) -> None:
         """The file is damaged, or the disk is full or was taken away: go on elsewhere, with what can still be read."""
         old = self._db
         if damaged(error):
@@ -319,7 +366,7 @@ class Store:
                 old.close()  # first: a connection that is closed deletes the log beside the name that it was opened by
                 self._db = self._begin_anew(error)
             return
-        self._db = self._in_memory(f"{self.path} cannot be written any more ({brief(error)})")
+        self._db = self._in_memory(f"{self.path} cannot be written any more ({brief(error)})", for_good)
         salvage(old, self._db)
         old.close()
 
@@ -351,10 +398,6 @@ def parsed(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def named(values: Any) -> list[tuple[Any, Any]]:
-    return list(values.items() if isinstance(values, dict) else enumerate(values))
 
 
 def dump(data: Any) -> str:

@@ -147,6 +147,60 @@ def test_a_disk_that_fills_up_costs_the_history_and_no_point(tmp_path):
     assert again.events("r9"), "what fitted"
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nobody waits for a lock, and the way back is tried at every write."""
+    monkeypatch.setattr("attnlab.database.BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("attnlab.store.COME_BACK_S", 0.0)
+
+
+def test_a_lock_of_another_program_costs_nothing_once_it_is_let_go(tmp_path, impatient):
+    store = Store(tmp_path)
+    finished(store, "r1")
+    store.create_run(Run(id="r2", sweep=SWEEP, state="running", created="2026-11-30"))
+    with sqlite3.connect(tmp_path / "attnlab.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        store.event("r2", "measurement", point("flash", 128, 1.5).to_json())
+        store.label("r1", "while it was locked", "")
+        assert "locked" in store.problem and "unless the file can be used again" in store.problem
+        assert store.load("r2").get("flash", 128).device_ms == 1.5 and store.load("r1").name == "while it was locked"
+        other.execute("ROLLBACK")
+        store.event("r2", "measurement", point("flash", 256, 2.5).to_json())
+    other.close()
+    assert store.problem == "" and integrity(tmp_path) == "ok"
+    for reader in (store, Store(tmp_path)):
+        assert [m.device_ms for m in reader.load("r2").measurements] == [1.5, 2.5]
+        assert reader.load("r1").name == "while it was locked"
+
+
+def test_what_was_missed_is_written_when_the_program_ends(tmp_path, impatient, monkeypatch):
+    store = Store(tmp_path)
+    with sqlite3.connect(tmp_path / "attnlab.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        finished(store, "r1")
+        assert "locked" in store.problem
+        other.execute("ROLLBACK")
+    other.close()
+    monkeypatch.setattr(store, "_next_try", time.monotonic() + 60)
+    store.close()
+    assert Store(tmp_path).load("r1").state == "done"
+
+
+def test_a_store_that_was_locked_from_the_start_shows_the_history_later(tmp_path, impatient):
+    finished(first := Store(tmp_path), "r1")
+    first.close()
+    with sqlite3.connect(tmp_path / "attnlab.db", isolation_level=None) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE runs SET note = note")
+        store = Store(tmp_path)
+        finished(store, "r2")
+        assert store.problem
+    other.close()
+    finished(store, "r3")
+    assert store.problem == "" and {run.id for run in store.recent()} == {"r1", "r2", "r3"}
+
+
 def test_a_folder_that_is_deleted_meanwhile_is_said_and_costs_no_run(tmp_path):
     store = Store(tmp_path / "home")
     finished(store, "r1")
