@@ -21,7 +21,8 @@ LEGAL = "1, or some of seq=16384,seconds=20,queue=8: whole numbers from 1"
 
 @dataclass(frozen=True)
 class Limits:
-    """seq: longest sequence, of queries and of keys; budget_s: seconds that a run may take; queue: runs that may wait."""
+    """seq: longest sequence, of queries and of keys; budget_s: seconds that a run may take, by plan and, where that was wrong,
+    by the clock; queue: runs that may wait."""
 
     seq: int = 16_384
     budget_s: int = 20

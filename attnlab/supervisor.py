@@ -12,6 +12,7 @@ reached.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import shlex
 import threading
@@ -87,6 +88,7 @@ class Supervisor:
     cancel_limit_s  a worker that does not answer a cancel in this time is killed
     slow_start_s    a worker that has not said hello in this time is slow, and whoever waits is told
     start_limit_s   how long it may take at all (a batch system may queue it)
+    run_limit_s     what a run may take of the device, whatever was predicted; what is in flight then is cut off
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Supervisor:
         cancel_limit_s: float = 2.0,
         slow_start_s: float = RESTART_LIMIT_S,
         start_limit_s: float = 600.0,
+        run_limit_s: float = math.inf,
     ):
         self._board = board
         self._store = board.store
@@ -106,6 +109,7 @@ class Supervisor:
         self._cancel_limit_s = cancel_limit_s
         self._slow_start_s = min(slow_start_s, start_limit_s)
         self._start_limit_s = start_limit_s
+        self._run_limit_s = run_limit_s
         self.notes: deque[str] = deque(maxlen=100)  # what the worker said that nobody asked for
 
         self._inbox: queue.Queue[tuple[str, Any, Any]] = queue.Queue()
@@ -273,11 +277,19 @@ class Supervisor:
         }
         how = {"do": "measure", **timing} if sweep.task == TIME else {"do": "examine", "task": sweep.task}
         self._process.send({"id": job.step_id, "problem": step.problem.to_json(), "paths": list(step.paths), **how})
-        self._set_alarm(job.limit_s, self._on_time_limit)
+        self._watch(job)
         if self._board.run(job.run_id).phase != step.phase:
             self._board.update(job.run_id, phase=step.phase)
         if self._held:
             self._wait_for_device(job, self._held)
+
+    def _watch(self, job: Job) -> None:
+        """Waits for a sign of life of the step in flight, and no longer than the run may take."""
+        left_s = max(self._run_limit_s - job.elapsed_s(), 0.0)
+        if left_s < job.limit_s:
+            self._set_alarm(left_s, self._on_run_limit)
+        else:
+            self._set_alarm(job.limit_s, self._on_time_limit)
 
     def _record(self, job: Job, m: Measurement) -> None:
         """A point's newest measurement: into the store, then into sight."""
@@ -339,7 +351,7 @@ class Supervisor:
         self._held = ""
         if self._board.is_active(job.run_id):
             job.resume()
-            self._set_alarm(job.limit_s, self._on_time_limit)
+            self._watch(job)
         return job
 
     def _on_hello(self, message: dict[str, Any]) -> None:
@@ -399,7 +411,7 @@ class Supervisor:
             self._store.start(job.run_id, device)
             if job.step is not None:  # it waited behind the ceilings, which may have waited for the device
                 job.resume()
-                self._set_alarm(job.limit_s, self._on_time_limit)
+                self._watch(job)
 
     def _on_path(self, message: dict[str, Any]) -> None:
         status = PathStatus.from_json(message["status"])
@@ -440,14 +452,14 @@ class Supervisor:
     def _on_compiling(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) and self._board.is_active(job.run_id):
             job.limit_s = max(job.limit_s, COMPILE_LIMIT_S)
-            self._set_alarm(job.limit_s, self._on_time_limit)
+            self._watch(job)
             self._board.say(job.run_id, message["text"])
             self._store.event(job.run_id, "compiling", {"path": message["path"], "text": message["text"]})
 
     def _on_running(self, message: dict[str, Any]) -> None:
         if (job := self._current(message)) and self._board.is_active(job.run_id):
             job.limit_s = self._limit_s(job.step)
-            self._set_alarm(job.limit_s, self._on_time_limit)
+            self._watch(job)
             self._board.say(job.run_id, f"{message['path']} at sequence {job.step.seq:,}")
 
     def _limit_s(self, step: Step) -> float:
@@ -560,6 +572,18 @@ class Supervisor:
             self._blame(job, path, "timeout", reason)
         job.step = None
         self._restart()
+
+    def _on_run_limit(self) -> None:
+        """The run is over with what it has; the worker is told as when somebody presses Stop."""
+        job = self._job
+        sweep = job.planner.sweep
+        reason = f"not measured: the {seconds(self._run_limit_s)} that a run may take here are over"
+        for path in sweep.paths:
+            for seq in sweep.seqs:
+                if (path, seq) not in job.points:
+                    self._record(job, Measurement.of(sweep.at(seq), path, "skipped", reason=reason))
+        self._board.finish(job.run_id, "done")
+        self._cancel_step()
 
     def _on_slow_start(self) -> None:
         """It is waited for, and people are told for how long: a batch system may queue it, a disk may be slow."""

@@ -386,6 +386,22 @@ def test_waiting_for_the_device_is_not_the_runs_time(make_lab):
     assert lab._supervisor._job.paused_since is not None
 
 
+# The time of a run
+
+
+@pytest.mark.parametrize("mode", [{"delay_s": 0.2}, {"hang_at": ["standard", 256]}], ids=["slower than thought", "hangs"])
+def test_a_run_is_cut_off_where_its_time_is_over_and_has_all_its_points(make_lab, mode):
+    """On a public server, where a plan that was wrong would hold the device."""
+    lab = make_lab(**mode, limits={"run_limit_s": 0.7, "cancel_limit_s": 0.3})
+    run = result(lab)
+    assert run.state == "done" and len(run.measurements) == 6 and run.seconds < 5
+    late = [m for m in run.measurements if not m.ok]
+    assert late and {m.status for m in late} == {"skipped"} and run.get("standard", 128).ok
+    assert {m.reason for m in late} == {"not measured: the 0.7 s that a run may take here are over"}
+    assert lab.store.load(run.id).measurements == run.measurements
+    assert result(lab, replace(QUICK, seqs=(128,), paths=("flash",))).get("flash", 128).ok
+
+
 # Cancel
 
 

@@ -154,7 +154,9 @@ def lab() -> Lab:
 @st.cache_resource(show_spinner=False, hash_funcs={Choice: lambda choice: choice.value})
 def _lab(choice: Choice | None) -> Lab:
     command = devices.worker_command(choice, default_worker_command()) if choice else None
-    return Lab(Store(home()), worker_command=command)
+    found = _public()
+    bound = {"run_limit_s": float(found.budget_s)} if isinstance(found, Limits) else {}
+    return Lab(Store(home()), worker_command=command, **bound)
 
 
 @st.cache_resource(show_spinner=False)
