@@ -577,12 +577,12 @@ class Supervisor:
         """The run is over with what it has; the worker is told as when somebody presses Stop."""
         job = self._job
         sweep = job.planner.sweep
-        reason = f"not measured: the {seconds(self._run_limit_s)} that a run may take here are over"
+        reason = f"the {seconds(self._run_limit_s)} that a run may take here are over"
         for path in sweep.paths:
             for seq in sweep.seqs:
                 if (path, seq) not in job.points:
-                    self._record(job, Measurement.of(sweep.at(seq), path, "skipped", reason=reason))
-        self._board.finish(job.run_id, "done")
+                    self._record(job, Measurement.of(sweep.at(seq), path, "skipped", reason=f"not measured: {reason}"))
+        self._board.finish(job.run_id, "cancelled", reason)  # not done: no answer for whoever asks on a quieter day
         self._cancel_step()
 
     def _on_slow_start(self) -> None:

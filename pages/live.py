@@ -123,7 +123,7 @@ if mine.next_id and not active:
     active = run is not None and run.active
 request = mine.request  # answered further down: what cuts this run short must not lose it
 can_run = form.sweep is not None and worker.device is not None and not replaying
-wanted = can_run and (request in ("run", "again") or (live and form.sweep != mine.asked))
+wanted = can_run and (request in ("run", "again") or (live and (form.sweep != mine.asked or mine.refused)))
 waits = wanted and active and not live  # the running sweep finishes first
 goes_on = wanted and active and live and run.sweep == form.sweep
 with shared_runs.changing():
@@ -133,7 +133,9 @@ with shared_runs.changing():
     elif wanted and not goes_on:  # what waits would hold the device, with nobody to see or stop it
         shared_runs.leave((mine.next_id,) if waits else (mine.next_id, mine.run_id))
         mine.next_id = None
-        if (run_id := shell.submit(form.sweep, fresh=request == "again")) and waits:
+        run_id = shell.submit(form.sweep, fresh=request == "again")
+        mine.refused = run_id is None
+        if run_id and waits:
             mine.next_id = run_id
         elif run_id:
             mine.run_id = run_id
@@ -184,7 +186,8 @@ def situation(snapshot: Snapshot) -> tuple:
     device, run = snapshot.worker.device, snapshot.run
     paths = tuple((path.name, path.state) for path in snapshot.worker.paths)
     failed, active = snapshot.worker.state == "failed", run.active if run else None
-    return (device.key if device else None, failed, paths, lab.store.problem, active)
+    room = len(snapshot.queue) if mine.refused else None  # asked again when it changes
+    return (device.key if device else None, failed, paths, lab.store.problem, active, room)
 
 
 drawn, pace = situation(snapshot), viewers.pace()
@@ -205,7 +208,8 @@ def draw_results() -> None:
         headline.sentence(run)
         with st.container(key="status", horizontal=True, vertical_alignment="center", wrap=False):
             whole = text.escape(form.refusal or form.link_note) or None  # a long one does not fit beside the choice
-            st.markdown(status.line(snapshot, run, form), help=whole, width="stretch", wrap=False)
+            full = f"as many runs wait as may{'; yours is asked for again when one ends' if live else ''}"
+            st.markdown(status.line(snapshot, run, form, full if mine.refused else ""), help=whole, width="stretch", wrap=False)
             picked_seq = headline.picker(run.sweep.seqs)
         headline.figures(run, picked_seq)
     if painted and len(run.sweep.seqs) == 1:  # a ladder says more than a point on each of three charts

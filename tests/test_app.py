@@ -876,6 +876,13 @@ def test_a_visitor_who_is_refused_keeps_the_page(open_page, monkeypatch):
         page = open_page({**TINY, "heads": "5", "live": "false"}, fake)
         page.button("run").click().run()
         assert not page.exception and run_of(page) is None and "hands full" in page.toast[0].value
+        assert "Full" in status_line(page) and "as many runs wait as may" in status_line(page)
+        page.toggle("live").set_value(True).run()
+        assert "asked for again when one ends" in status_line(page) and not page.exception
+        lab = open_page.labs[0]
+        lab.cancel(lab.snapshot().queue[0])
+        page.run()
+        assert run_of(page) in lab.snapshot().queue and status_line(page).startswith("Queued, 1 run ahead")
     finally:
         shell._public.clear()
 

@@ -36,6 +36,7 @@ class Mine:
     next_id: str | None = None  # the one it shows when that has ended
     asked: Sweep | None = None  # the sweep it asked for last
     request: str | None = None  # the button pressed: run, again or stop
+    refused: bool = False  # the queue of a public server had no room for what it asked for last
 
 
 @st.cache_resource(show_spinner=False)

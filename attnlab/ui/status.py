@@ -43,10 +43,12 @@ def lab_line(worker: WorkerState) -> str:
     return escape(summary.lab_line(worker, gpu_seen=on_cpu and _gpu_seen()))
 
 
-def line(snapshot: Snapshot, run: Run, form: Form) -> str:
-    """What happens right now, in one line of markdown."""
+def line(snapshot: Snapshot, run: Run, form: Form, full: str = "") -> str:
+    """What happens right now, in one line of markdown; `full`: why what was asked for does not even wait."""
     if form.refusal:
         said = f":red-badge[Cannot run] :red[{escape(form.refusal)}]"
+    elif full:
+        said = f":orange-badge[Full] :orange[{escape(full)}]"
     elif form.link_note:
         said = f":orange-badge[Link] :orange[{escape(form.link_note)}]"
     elif not run.id:
