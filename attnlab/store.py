@@ -5,22 +5,19 @@ A run is a row; what happened in it are events, JSON each, committed one by one.
 file at once: write-ahead log, a busy timeout, and each run names the process that owns it, so that what a killed
 process left `running` is closed by whoever opens the file next.
 
-The store never stops the measuring: where the file cannot be used, it works in memory and `problem` says why; where the
-file can be used again, it goes back with what was written meanwhile. What may be done to a file is in attnlab.database.
+Where the file cannot be used the store works in memory, and `problem` says why: attnlab.keeper.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import socket
 import sqlite3
-import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,26 +25,15 @@ from typing import Any
 
 from attnlab import summary
 from attnlab.checked import is_moment, is_number
-from attnlab.database import (
-    BUSY_TIMEOUT_S,
-    NotOurs,
-    alone,
-    brief,
-    connect,
-    damaged,
-    reading,
-    salvage,
-    set_aside,
-    transaction,
-)
+from attnlab.database import transaction
 from attnlab.device import Device, PathStatus
 from attnlab.history import Entry
+from attnlab.keeper import Keeper
 from attnlab.measurement import STATUSES, UNREACHED, Measurement
 from attnlab.planner import sharp
 from attnlab.run import RUN_STATES, Run, label
 from attnlab.sweep import TIME, Sweep
 
-Work = Callable[[sqlite3.Connection], Any]
 UNREADABLE = (
     TypeError,
     ValueError,
@@ -62,7 +48,6 @@ INSERT_RUN = """INSERT INTO runs
     (:id, :created, :state, :reason, :seconds, :phase, :sweep, :question, :device, :device_key, :owner, :imported)"""
 LABEL = "UPDATE runs SET name = ?, note = ? WHERE id = ?"
 INSERT_EVENT = "INSERT INTO events (run_id, at, kind, data) VALUES (?, ?, ?, ?)"
-COME_BACK_S = 10.0  # between two tries to use a file again
 ABANDONED_S = 3600.0  # a run of another host (an earlier container) with no event for so long has lost its process
 
 
@@ -80,15 +65,23 @@ class Store:
     """The database in `directory`, home() by default; safe to use from any thread. `problem`: "" while all is well."""
 
     def __init__(self, directory: Path | str | None = None):
-        self.path = Path(directory if directory is not None else home()) / "attnlab.db"
-        self.problem = ""
-        self._lock = threading.RLock()
         self._listed: tuple[Any, list[Entry]] = (None, [])  # what the list was made of, and the list
-        self._missed: deque[Work] | None = None  # what was written since the file was left; None while in it
-        self._next_try = 0.0  # by time.monotonic: to go back into it
-        self._db = self._open()
-        self._close_abandoned_runs()
-        self._remove_deleted()
+        self._keeper = Keeper(Path(directory if directory is not None else home()) / "attnlab.db", self._tidy)
+        self._tidy()
+
+    @property
+    def path(self) -> Path:
+        return self._keeper.path
+
+    @property
+    def problem(self) -> str:
+        return self._keeper.problem
+
+    def _write(self, statement: str, values: Any) -> None:
+        self._keeper.change(lambda db: db.execute(statement, values))
+
+    def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:
+        return self._keeper.read(query, values)
 
     # What the lab writes
 
@@ -182,20 +175,15 @@ class Store:
         return None
 
     def close(self) -> None:
-        with self._lock:
-            if self._next_try < math.inf:
-                self._next_try = 0.0
-            self._come_back()
-        with self._lock, alone(self.path.parent):
-            self._db.close()
+        self._keeper.close()
 
     # The list of runs
 
     def entries(self) -> list[Entry]:
         """Every run that is not deleted, newest first, without loading a single point; a run that has ended may still lack
         its sentence, see describe. Read again only when something was written, here or by another process."""
-        with self._lock:
-            now = (id(self._db), self._read("PRAGMA data_version")[0][0], self._db.total_changes)
+        with self._keeper.lock:
+            now = self._keeper.version()
             if self._listed[0] != now:
                 query = f"SELECT {LISTED} FROM runs WHERE deleted IS NULL ORDER BY created DESC, rowid DESC"
                 found = [(row, row_run(row)) for row in self._read(query)]
@@ -237,7 +225,7 @@ class Store:
                 db.executemany(INSERT_EVENT, events)
                 return "added"
 
-        return self._change(work)
+        return self._keeper.change(work)
 
     def delete(self, run_ids: Iterable[str]) -> None:
         """Hides runs that have ended, at once and together. They are gone for good, with their points, when a program opens
@@ -245,7 +233,7 @@ class Store:
         now = time.time()
         rows = [(run_id,) for run_id in run_ids]
         statement = f"UPDATE runs SET deleted = {now!r} WHERE id = ? AND deleted IS NULL AND {ENDED}"
-        self._change(lambda db: db.executemany(statement, rows))
+        self._keeper.change(lambda db: db.executemany(statement, rows))
 
     def undo_delete(self) -> None:
         """Brings back the runs that were deleted last."""
@@ -260,115 +248,11 @@ class Store:
         self._write("DELETE FROM events WHERE run_id IN (SELECT id FROM runs WHERE deleted < ?)", doomed)
         self._write("DELETE FROM runs WHERE deleted < ?", doomed)
 
-    # The file
+    # What is put in order once the file is open
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            self.path = self.path.expanduser()
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with alone(self.path.parent):
-                return self._connect()
-        # no access, read-only, locked, disk full, not ours; `~` of nobody; a zero byte or bytes that are no text in the name
-        except (OSError, sqlite3.DatabaseError, NotOurs, RuntimeError, ValueError) as error:
-            return self._in_memory(f"{self.path} cannot be used ({brief(error)})")
-
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            return connect(self.path)
-        except sqlite3.DatabaseError as error:
-            if not damaged(error):
-                raise
-            return self._begin_anew(error)
-
-    def _begin_anew(self, error: Exception) -> sqlite3.Connection:
-        """A damaged file is kept under another name, never written to, and a new one begun with what can be read of it."""
-        with contextlib.suppress(OSError, sqlite3.Error, NotOurs):
-            return connect(self.path)  # another program that uses it was faster
-        try:
-            aside = set_aside(self.path)
-            db = connect(self.path)
-        except (OSError, sqlite3.Error, NotOurs):
-            return self._in_memory(f"{self.path} is damaged ({brief(error)})")
-        self.problem = f"{self.path} was damaged ({brief(error)}); it is kept as {aside.name}, and the history begins anew"
-        try:
-            with contextlib.closing(reading(aside)) as old:
-                copied = salvage(old, db)
-        except sqlite3.Error as full:
-            db.close()
-            return self._in_memory(f"{self.path} is damaged ({brief(error)}) and cannot be replaced ({brief(full)})")
-        if copied:
-            self.problem += f" with the {copied:,} entries that can still be read"
-        return db
-
-    def _in_memory(self, why: str, for_good: bool = False) -> sqlite3.Connection:
-        self._missed = deque()
-        self._next_try = math.inf if for_good else time.monotonic() + COME_BACK_S
-        unless = "" if for_good else ", unless the file can be used again before that"
-        self.problem = f"{why}; runs are kept in memory and are lost when the program ends{unless}"
-        return connect(":memory:")
-
-    def _come_back(self) -> None:
-        """Into the file, with all that it has missed, where another program has let go of it or its disk has room again. What
-        cannot be written yet is still missed."""
-        if self._missed is None or time.monotonic() < self._next_try or not os.path.exists(self.path):
-            return
-        self._next_try = time.monotonic() + COME_BACK_S
-        try:
-            db = connect(self.path)
-        except (OSError, sqlite3.Error, NotOurs):
-            return
-        try:
-            db.execute("PRAGMA busy_timeout = 0")  # in ten seconds there is another try, and a run waits for this one
-            while self._missed:
-                self._missed[0](db)
-                self._missed.popleft()
-            db.execute(f"PRAGMA busy_timeout = {1e3 * BUSY_TIMEOUT_S:.0f}")
-        except sqlite3.Error:
-            db.close()
-            return
-        self._db.close()
-        self._db, self._missed, self.problem = db, None, ""
+    def _tidy(self) -> None:
         self._close_abandoned_runs()
         self._remove_deleted()
-
-    def _write(self, statement: str, values: Any) -> None:
-        self._change(lambda db: db.execute(statement, values))
-
-    def _change(self, work: Work) -> Any:
-        with self._lock:
-            self._come_back()
-            if self._missed is None and not os.path.exists(self.path):  # SQLite would write on, into a file without a name
-                self._leave_the_file(sqlite3.OperationalError("it was deleted"), for_good=True)
-            result = self._try(work)
-            if self._missed is not None:
-                self._missed.append(work)
-            return result
-
-    def _read(self, query: str, values: Any = ()) -> list[sqlite3.Row]:
-        return self._try(lambda db: db.execute(query, values).fetchall())
-
-    def _try(self, work: Work) -> Any:
-        with self._lock:
-            for _ in range(2):  # out of a damaged file into a new one, and out of that when the disk is full
-                try:
-                    return work(self._db)
-                except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
-                    raise  # a mistake of the caller, such as a run id used twice
-                except sqlite3.DatabaseError as error:
-                    self._leave_the_file(error)
-            return work(self._db)
-
-    def _leave_the_file(self, error: sqlite3.DatabaseError, for_good: bool = False) -> None:
-        """The file is damaged, or the disk is full or was taken away: go on elsewhere, with what can still be read."""
-        old = self._db
-        if damaged(error):
-            with alone(self.path.parent):
-                old.close()  # first: a connection that is closed deletes the log beside the name that it was opened by
-                self._db = self._begin_anew(error)
-            return
-        self._db = self._in_memory(f"{self.path} cannot be written any more ({brief(error)})", for_good)
-        salvage(old, self._db)
-        old.close()
 
     def _close_abandoned_runs(self) -> None:
         query = (

@@ -190,6 +190,12 @@ def situation(snapshot: Snapshot) -> tuple:
     return (device.key if device else None, failed, paths, lab.store.problem, active, room)
 
 
+def full() -> str:
+    """Why what was asked for does not even wait; "" where it does."""
+    again = "; yours is asked for again when one ends" if live else ""
+    return f"as many runs wait as may{again}" if mine.refused else ""
+
+
 drawn, pace = situation(snapshot), viewers.pace()
 
 
@@ -208,8 +214,7 @@ def draw_results() -> None:
         headline.sentence(run)
         with st.container(key="status", horizontal=True, vertical_alignment="center", wrap=False):
             whole = text.escape(form.refusal or form.link_note) or None  # a long one does not fit beside the choice
-            full = f"as many runs wait as may{'; yours is asked for again when one ends' if live else ''}"
-            st.markdown(status.line(snapshot, run, form, full if mine.refused else ""), help=whole, width="stretch", wrap=False)
+            st.markdown(status.line(snapshot, run, form, full()), help=whole, width="stretch", wrap=False)
             picked_seq = headline.picker(run.sweep.seqs)
         headline.figures(run, picked_seq)
     if painted and len(run.sweep.seqs) == 1:  # a ladder says more than a point on each of three charts

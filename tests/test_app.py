@@ -791,7 +791,7 @@ def test_the_form_of_the_live_page_comes_back_after_a_recorded_run(open_page):
 def test_what_cannot_be_read_or_kept_is_one_quiet_line(open_page):
     page = until(open_page(TINY, refused=["bad.json: this is no run"]), measured)
     assert "bad.json: this is no run" in page.main.markdown[0].value.replace("\\", "")
-    open_page.labs[0].store.problem = "runs are kept in memory and are lost when the program ends"
+    open_page.labs[0].store._keeper.problem = "runs are kept in memory and are lost when the program ends"
     page.run()
     assert "are lost when the program ends" in page.main.markdown[0].value and not page.exception
 
@@ -810,7 +810,7 @@ def test_the_page_runs_on_without_a_history_and_says_why(open_page, private_home
     before = {path.read_bytes() for path in private_home.iterdir()}
     page = until(open_page(TINY), measured)
     if there == "full":
-        open_page.labs[0].store._db.execute("PRAGMA max_page_count = 1")
+        open_page.labs[0].store._keeper.db.execute("PRAGMA max_page_count = 1")
         page.button("again").click().run()
         until(page, lambda page: words in page.main.markdown[0].value and measured(page))
     assert words in page.main.markdown[0].value and not page.exception

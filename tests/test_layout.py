@@ -61,6 +61,7 @@ MIDDLE = {
     "supervisor",
     "store",
     "database",
+    "keeper",
     "process",
     "doctor",
     "devices",

@@ -353,7 +353,7 @@ def test_a_directory_that_cannot_be_used_leaves_a_store_in_memory(tmp_path):
 def test_a_file_that_stops_taking_writes_does_not_stop_the_run(store):
     finished(store, "r1")
     store.create_run(Run(id="r2", sweep=SWEEP, state="running", created="2026-11-30T00:00:02"))
-    store._db.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
+    store._keeper.db.execute("PRAGMA query_only = ON")  # as a disk that has become read-only
     store.event("r2", "measurement", point("flash", 128).to_json())
     assert "cannot be written any more" in store.problem
     assert store.load("r2").get("flash", 128).ok and store.load("r1").state == "done"

@@ -151,7 +151,7 @@ def test_a_disk_that_fills_up_costs_the_history_and_no_point(tmp_path):
 def impatient(monkeypatch):
     """Nobody waits for a lock, and the way back is tried at every write."""
     monkeypatch.setattr("attnlab.database.BUSY_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("attnlab.store.COME_BACK_S", 0.0)
+    monkeypatch.setattr("attnlab.keeper.COME_BACK_S", 0.0)
 
 
 def test_a_lock_of_another_program_costs_nothing_once_it_is_let_go(tmp_path, impatient):
@@ -181,7 +181,7 @@ def test_what_was_missed_is_written_when_the_program_ends(tmp_path, impatient, m
         assert "locked" in store.problem
         other.execute("ROLLBACK")
     other.close()
-    monkeypatch.setattr(store, "_next_try", time.monotonic() + 60)
+    monkeypatch.setattr(store._keeper, "_next_try", time.monotonic() + 60)
     store.close()
     assert Store(tmp_path).load("r1").state == "done"
 
@@ -421,7 +421,7 @@ def test_a_file_that_is_damaged_while_a_run_is_measured_costs_no_point_of_it(who
     with path.open("r+b") as file:
         file.seek(at)
         file.write(b"\xff" * 4096)
-    store._db.execute("PRAGMA shrink_memory")  # as if the pages had left SQLite's cache
+    store._keeper.db.execute("PRAGMA shrink_memory")  # as if the pages had left SQLite's cache
     for n in range(40):
         store.events(f"r{n}")
     store.event("now", "measurement", point("flash", 256).to_json())
@@ -457,7 +457,7 @@ def test_two_programs_that_find_the_same_damage_go_on_in_one_file(whole, tmp_pat
         select.select([other.stdout], [], [], 3.0)  # until it has opened the file, unless it waits for us
         return set_aside(damaged_path)
 
-    monkeypatch.setattr("attnlab.store.set_aside", meanwhile)
+    monkeypatch.setattr("attnlab.keeper.set_aside", meanwhile)
     store = Store(tmp_path)
     assert "was damaged" in store.problem
     finished(store, "mine9")

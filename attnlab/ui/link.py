@@ -62,7 +62,7 @@ def seed(worker: WorkerState, going_on: Mapping[str, int | str | bool | None] | 
     """
     device = worker.device
     defaults = shape_values(default_sweep(device.kind if device else "cpu"))
-    if lost():
+    if _lost():
         st.session_state.update({**defaults, **st.session_state.get(KNOWN, {})})
     if SEEDED not in st.session_state and going_on and not set(st.query_params) & set(going_on):
         st.session_state.update(going_on)
@@ -91,7 +91,7 @@ def seed(worker: WorkerState, going_on: Mapping[str, int | str | bool | None] | 
             st.session_state[BEFORE] = seeded
 
 
-def lost() -> bool:
+def _lost() -> bool:
     """Whether the browser speaks of a form that is not ours: on a busy server the messages that told it may have been
     dropped. Then it says that no dtype is chosen, and of every other widget the declared default; or, at once of all of them,
     what they held before the device was known. A visitor changes one thing after the other."""

@@ -72,18 +72,18 @@ def fill(folder: Path, points: int) -> int:
     store, chance, shapes = Store(folder), random.Random(0), problems()
     devices = [H200, replace(H200, name="NVIDIA A100", uuid="GPU-2"), CPU]
     runs = points // (len(PATHS) * len(SEQS))
-    with transaction(store._db):
+    with transaction(store._keeper.db):
         for n in range(runs):
             sweep = Sweep(problem=chance.choice(shapes), seqs=SEQS, paths=PATHS)
             created = f"2026-{1 + n % 12:02}-{1 + n % 28:02}T{n % 24:02}:{n % 60:02}:00+00:00"
             run = Run(id=f"run-{n}", sweep=sweep, state="done", created=created, device=devices[n % 3], seconds=3.5)
-            store._db.execute(INSERT_RUN, row_of(run))
+            store._keeper.db.execute(INSERT_RUN, row_of(run))
             for path, seq in itertools.product(PATHS, SEQS):
                 ms = seq * (3 if path == "standard" else 1) * (1 + 0.1 * chance.random()) / 1000
                 samples = tuple(ms * (1 + 0.01 * chance.random()) for _ in range(SAMPLES))
                 m = Measurement.of(sweep.at(seq), path, "ok", device_ms=ms, device_ms_low=ms, device_ms_high=1.01 * ms,
                                    samples=SAMPLES, samples_ms=samples, peak_bytes=seq << 10)  # fmt: skip
-                store._db.execute(INSERT_EVENT, (run.id, float(n), "measurement", dump(m.to_json())))
+                store._keeper.db.execute(INSERT_EVENT, (run.id, float(n), "measurement", dump(m.to_json())))
     store.close()
     return runs
 
