@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from html import escape
 from itertools import groupby
 from math import ceil, log10, sqrt
@@ -102,11 +102,15 @@ def _path_label(run: Run, path: str) -> str:
     return f"flash ({chosen[-1].split(' · ')[0]})" if chosen and _legend_columns(run) == 1 else path
 
 
-def _visible(run: Run, path: str) -> bool | str:
-    """A recorded run opens with the two paths that the story is about; a click in the legend shows each other one. In a
-    measured run the visitor has chosen the paths."""
-    in_the_story = path in DEFAULT_PATHS or not run.recorded or not set(DEFAULT_PATHS) <= set(run.sweep.paths)
-    return True if in_the_story else "legendonly"
+def opens_with(paths: Sequence[str], recorded: bool) -> tuple[str, ...]:
+    """The paths that charts show before anybody clicks in a legend: of a recorded run the two that the story is about; in a
+    measured one the visitor has chosen the paths."""
+    return DEFAULT_PATHS if recorded and set(DEFAULT_PATHS) <= set(paths) else tuple(paths)
+
+
+def visible(path: str, paths: Sequence[str], recorded: bool) -> bool | str:
+    """Plotly's word for whether a path is shown or waits for a click in the legend."""
+    return True if path in opens_with(paths, recorded) else "legendonly"
 
 
 def curve(
@@ -129,7 +133,7 @@ def curve(
         "meta": path,
         "legendgroup": path,
         "name": escape(_path_label(run, path)),
-        "visible": _visible(run, path),
+        "visible": visible(path, run.sweep.paths, run.recorded),
     }
     number = [m is not None and m.ok and bool(value(m)) for m in points]
 
@@ -195,7 +199,7 @@ def marks(
         "meta": path,
         "uid": f"{path}-{kind}",
         "legendgroup": path,
-        "visible": _visible(run, path),
+        "visible": visible(path, run.sweep.paths, run.recorded),
         "showlegend": False,
         "x": [m.seq for m, _ in chosen] or [None],
         "y": heights or [None],
@@ -229,7 +233,7 @@ def growth_line(run: Run, path: str, quantity: str) -> Trace:
         "type": "scatter",
         "uid": f"{path}-growth",
         "legendgroup": path,
-        "visible": _visible(run, path),
+        "visible": visible(path, run.sweep.paths, run.recorded),
         "showlegend": False,
         "hoverinfo": "skip",
         "x": seqs or [None],
@@ -252,7 +256,7 @@ def crossover_lines(run: Run, path: str, shown: bool) -> list[Trace]:
     common = {
         "type": "scatter",
         "legendgroup": path,
-        "visible": _visible(run, path),
+        "visible": visible(path, run.sweep.paths, run.recorded),
         "showlegend": False,
         "hoverinfo": "skip",
         "yaxis": "y2",

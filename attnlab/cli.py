@@ -31,7 +31,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab import calculate, claims, comparison, devices, exchange, html_page, nvml, picture, protocol, table, tabular
+from attnlab import (
+    calculate,
+    chart_parts,
+    claims,
+    comparison,
+    devices,
+    exchange,
+    html_page,
+    nvml,
+    picture,
+    protocol,
+    table,
+    tabular,
+)
 from attnlab.arguments import FORMATS, parse, sweep_of
 from attnlab.checked import shown
 from attnlab.device import Device
@@ -285,7 +298,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.pictures is None:
         return 0
     try:
-        made = picture.pictures(html_page.charts_of(run, html_page.story(run)), theme)
+        made = picture.pictures(html_page.charts_of(run, chart_parts.opens_with(run.sweep.paths, run.recorded)), theme)
     except picture.NoPicture as error:
         print(f"{arguments.parser.prog}: {error}", file=sys.stderr)
         return 1

@@ -16,11 +16,10 @@ from typing import Any
 
 from attnlab import comparison, exactness_figure, figures, summary, table, tabular
 from attnlab.chart_style import CHROME, TOKENS, Figure
-from attnlab.installed import plotly_folder
+from attnlab.installed import plotly_js
 from attnlab.run import Run
-from attnlab.sweep import DEFAULT_PATHS, TIME
+from attnlab.sweep import TIME
 
-PLOTLY = "plotly.min.js"
 WIDTH_PX, HEIGHT_PX = 900, 520  # of a chart
 SCALES = (0.82, 1.2)  # of its sizes, at the least and at the most
 LONG = ' class="long"'
@@ -136,7 +135,7 @@ def document(
         f'<div class="charts">{places}</div>' if placed else "",
         *(f'<h2>{escape(title)}</h2><div class="wide">{markup}</div>' for title, markup in below),
         f'<script type="application/json" id="figures">{script_json(placed)}</script>',
-        f"<script>{(plotly_folder() / PLOTLY).read_text(encoding='utf-8')}</script><script>{DRAW}</script>" if placed else "",
+        f"<script>{plotly_js().read_text(encoding='utf-8')}</script><script>{DRAW}</script>" if placed else "",
         "</body></html>\n",
     ]
     return "".join(parts)
@@ -176,12 +175,6 @@ def only(run: Run, paths: Collection[str]) -> Run:
     return replace(run, sweep=replace(run.sweep, paths=kept), measurements=measured)
 
 
-def story(run: Run) -> tuple[str, ...]:
-    """The paths that its charts open with."""
-    whole = run.recorded and set(DEFAULT_PATHS) <= set(run.sweep.paths)
-    return DEFAULT_PATHS if whole else run.sweep.paths
-
-
 def shown_only(figure: Figure) -> Figure:
     """Without what only a click in the legend would show."""
     return {**figure, "data": [trace for trace in figure["data"] if trace.get("visible") != "legendonly"]}
@@ -198,7 +191,7 @@ def printing_page(drawn: Mapping[str, Figure], formats: Sequence[str], scale: in
     return (
         f'<!doctype html><meta charset="utf-8"><pre id="pictures"></pre>'
         f'<script type="application/json" id="wanted">{script_json(wanted)}</script>'
-        f'<script src="{(plotly_folder() / PLOTLY).as_uri()}"></script><script>'
+        f'<script src="{plotly_js().as_uri()}"></script><script>'
         "(async () => { const made = {};"
         ' for (const one of JSON.parse(document.getElementById("wanted").textContent))'
         "   made[one.name] = await Plotly.toImage(one.figure, one.how);"

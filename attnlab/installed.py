@@ -6,12 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
-def plotly_folder() -> Path:
-    """Where plotly.min.js is, in the plotly package, which is not imported for it. Raises ModuleNotFoundError."""
+def plotly_js() -> Path:
+    """plotly.min.js in the plotly package, which is not imported for it. Raises ModuleNotFoundError."""
     found = find_spec("plotly")
     if found is None:
         raise ModuleNotFoundError(lacks("plotly"), name="plotly")
-    return Path(found.submodule_search_locations[0]) / "package_data"
+    return Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
 
 
 def lacks(package: str | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log10
 
+from attnlab.chart_parts import visible
 from attnlab.chart_style import (
     AXIS,
     LEGEND_ROW_PX,
@@ -28,7 +29,6 @@ from attnlab.chart_style import (
 )
 from attnlab.estimate import DATA_SHEET, KEEPS_SCORES, MEASURED, Roof, Standing, estimate, intensity
 from attnlab.problem import AttentionProblem
-from attnlab.sweep import DEFAULT_PATHS
 from attnlab.units import ms, percent
 
 MADE_FOR_PX = 640  # half of the page
@@ -51,7 +51,7 @@ def roofline(
     data += [_points(path, [s for s in standings if s.measurement.path == path]) for path in paths]
     data += [_flags(path, [s for s in standings if s.measurement.path == path and s.impossible]) for path in paths]
     for trace in data[len(roofs) :]:
-        trace["visible"] = _shown(trace["legendgroup"], paths, mark)
+        trace["visible"] = visible(trace["legendgroup"], paths, bool(mark))
     layout = _layout("Roofline", "TFLOP/s reached", len(paths), f"FLOP per byte moved{_marked(mark)}")
     layout["uirevision"] = f"{low_x} {high_x}"
     layout["xaxis"] |= {"range": [log10(low_x), log10(high_x)], "tickvals": _powers(low_x, high_x), "tickformat": ",~r"}
@@ -72,7 +72,7 @@ def floors(roof: Roof | None, standings: Sequence[Standing], problems: Sequence[
     lines = {path: [estimate(problem, path, roof).ms for problem in problems] for path, _ in FLOORS} if roof else {}
     data = [_floor_line(path, owner, seqs, lines[path]) for path, owner in FLOORS if roof]
     measured = [_times(path, [s for s in standings if s.measurement.path == path]) for path in paths]
-    data += [trace | {"visible": _shown(trace["legendgroup"], paths, mark)} for trace in measured]
+    data += [trace | {"visible": visible(trace["legendgroup"], paths, bool(mark))} for trace in measured]
     heights = [y for line in lines.values() for y in line] + [s.measurement.device_ms for s in standings]
     low_y, high_y = _decades(heights or [0.01, 100])
     layout = _layout("Time and its floor", "ms", 2, f"sequence length{_marked(mark)}")
@@ -195,12 +195,6 @@ def _layout(title: str, subtitle: str, entries: int, x_title: str) -> Layout:
         "xaxis": axis | {"title": {"text": x_title, "font": {"size": TEXT_PX}}, "tickangle": 0},
         "yaxis": dict(axis),
     }  # fmt: skip
-
-
-def _shown(path: str, paths: Sequence[str], mark: str) -> bool | str:
-    """A recorded run opens with the two paths that the story is about, as on the live page."""
-    in_the_story = path in DEFAULT_PATHS or not mark or not set(DEFAULT_PATHS) <= set(paths)
-    return True if in_the_story else "legendonly"
 
 
 def _marked(mark: str) -> str:

@@ -20,11 +20,11 @@ import pytest
 from conftest import CHROMIUM_NAMES
 from samples import F25, F25_DEVICE, H200, f25_point
 
-from attnlab import browser, chart_style, export, figures, html_page, picture, tabular
+from attnlab import browser, chart_parts, chart_style, export, figures, html_page, picture, tabular
 from attnlab.cli import main
 from attnlab.exchange import file_name, take, take_from
 from attnlab.export import recorded_runs
-from attnlab.installed import plotly_folder
+from attnlab.installed import plotly_js
 from attnlab.measurement import STATUSES
 from attnlab.store import Store, process_start
 
@@ -188,8 +188,7 @@ def test_nothing_in_a_run_is_markup():
         F25, id=EVIL, reason=EVIL, measurements=tuple(points), device=replace(F25_DEVICE, name=EVIL, torch=EVIL)
     )
     page = html_page.page_of(run, title=EVIL)
-    plotly_js = (plotly_folder() / html_page.PLOTLY).read_text(encoding="utf-8")
-    assert "<img" not in page.split(plotly_js)[0] and page.count(EVIL) == 0
+    assert "<img" not in page.split(plotly_js().read_text(encoding="utf-8"))[0] and page.count(EVIL) == 0
     assert unescape(re.search("<h1>(.*?)</h1>", page)[1]).startswith("At sequence 1,024")
     assert "&lt;img" in json.dumps(figures_in(page))
 
@@ -262,7 +261,7 @@ def test_a_hostile_run_opens_as_text(opened):
 @pytest.mark.browser
 def test_pictures_of_every_chart(shipped):
     run = shipped["h200"]
-    made = picture.pictures(html_page.charts_of(run, html_page.story(run)))
+    made = picture.pictures(html_page.charts_of(run, chart_parts.opens_with(run.sweep.paths, run.recorded)))
     assert sorted(made) == sorted(
         f"{n}.{k}" for n in ("latency", "memory", "speedup", "efficiency") for k in ("png", "svg")
     )

@@ -51,7 +51,10 @@ class Path:
         return ""
 
     def build(self, problem: AttentionProblem) -> Attention:
-        raise NotImplementedError(f"{type(self).__name__}.build")
+        """The call for this problem: Q (batch, seq_q, heads, head_dim) and K, V (batch, seq_kv, kv_heads, head_dim) → O, of
+        Q's shape. Raises what the library raises for a problem that it refuses; NotImplementedError where the path only
+        stands for others, as `flash` does for its candidates."""
+        raise NotImplementedError(f"{self.name} is built as one of its candidates")
 
 
 def load(name: str, device: torch.device) -> Path:

@@ -22,7 +22,7 @@ from streamlit import runtime
 from streamlit.components.v1 import declare_component
 
 from attnlab.chart_style import TOKENS, Figure
-from attnlab.installed import plotly_folder
+from attnlab.installed import plotly_js
 from attnlab.run import Run
 
 PLOTLY_PATH = f"component/{__name__}.plotly/plotly.min.js"
@@ -55,7 +55,7 @@ def slots(count: int, paths: int) -> list[Any]:
 @functools.lru_cache(maxsize=1)
 def _declared(server: runtime.Runtime) -> Callable[..., Any]:
     """The component, once a server: another one in the same process, as tests have it, knows nothing of an earlier one's."""
-    declare_component("plotly", path=plotly_folder())
+    declare_component("plotly", path=plotly_js().parent)
     return st.components.v2.component("attnlab_chart", js=_JS, isolate_styles=False)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from attnlab import comparison, comparison_figure, html_page, table
+from attnlab import chart_parts, comparison, comparison_figure, html_page, table
 from attnlab.history import Entry
 from attnlab.run import NAME_MAX, NOTE_MAX, Run
 from attnlab.sweep import TIME
@@ -45,7 +45,7 @@ def one(entry: Entry, run: Run, rename: Callable[[str], None], *, closed: bool) 
     labelled = dict(on_change=rename, args=(run.id,), disabled=closed or entry.ships)
     name.text_input("Name", entry.name, max_chars=NAME_MAX, key=f"name of {run.id}", **labelled)
     note.text_input("Note", entry.note, max_chars=NOTE_MAX, key=f"note of {run.id}", **labelled)
-    paths = _paths(run.sweep.paths, html_page.story(run), run.id)
+    paths = _paths(run.sweep.paths, chart_parts.opens_with(run.sweep.paths, run.recorded), run.id)
     drawn = html_page.charts_of(run, paths)
     beside = {what: figure for what, figure in drawn.items() if what != "efficiency"}  # three stand side by side
     for place, (what, figure) in zip(chart.slots(len(beside), 2) if beside else (), beside.items(), strict=True):
