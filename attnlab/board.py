@@ -74,7 +74,7 @@ class Board:
         return run_id, True
 
     def snapshot(self, run_id: str | None = None) -> Snapshot:
-        """The worker, the queue and one run: the active one, or else the newest submitted here, when run_id is None."""
+        """See Lab.snapshot."""
         with self.lock:
             wanted = run_id or self._active or self._newest
             run = self._runs.get(wanted)
@@ -87,13 +87,13 @@ class Board:
         return Snapshot(version=version, worker=worker, run=run, queue=waiting)
 
     def changed(self, version: int, timeout: float | None = None) -> int:
-        """Blocks until the lab's version is another one, or `timeout` seconds; returns the version then."""
+        """See Lab.changed."""
         with self.lock:
             self.lock.wait_for(lambda: self._version != version or self._closed, timeout)
             return self._version
 
     def wait_for_point(self, known: Run, timeout: float | None = None) -> bool:
-        """Blocks until the run has a measurement more than `known`, or has ended, or `timeout` seconds; False for the last."""
+        """See Lab.wait_for_point."""
 
         def news() -> bool:
             run = self._runs.get(known.id)
@@ -103,7 +103,7 @@ class Board:
             return self.lock.wait_for(news, timeout)
 
     def wait(self, run_id: str, timeout: float | None = None) -> Run | None:
-        """Blocks until the run has ended, or `timeout` seconds; the run as it is then, None when there is none."""
+        """See Lab.wait."""
         with self.lock:
             self.lock.wait_for(lambda: not (run_id in self._runs and self._runs[run_id].active), timeout)
         return self.snapshot(run_id).run
