@@ -574,15 +574,15 @@ class Supervisor:
         self._restart()
 
     def _on_run_limit(self) -> None:
-        """The run is over with what it has; the worker is told as when somebody presses Stop."""
+        """The run is over with what it has; the worker is told as when somebody presses Stop. One that lacks points is not
+        done: it would be the answer for whoever asks on a quieter day."""
         job = self._job
         sweep = job.planner.sweep
         reason = f"the {seconds(self._run_limit_s)} that a run may take here are over"
-        for path in sweep.paths:
-            for seq in sweep.seqs:
-                if (path, seq) not in job.points:
-                    self._record(job, Measurement.of(sweep.at(seq), path, "skipped", reason=f"not measured: {reason}"))
-        self._board.finish(job.run_id, "cancelled", reason)  # not done: no answer for whoever asks on a quieter day
+        lacking = [(path, seq) for path in sweep.paths for seq in sweep.seqs if (path, seq) not in job.points]
+        for path, seq in lacking:
+            self._record(job, Measurement.of(sweep.at(seq), path, "skipped", reason=f"not measured: {reason}"))
+        self._board.finish(job.run_id, "cancelled" if lacking else "done", reason)
         self._cancel_step()
 
     def _on_slow_start(self) -> None:

@@ -10,7 +10,7 @@ it misbehaves; "at" values are [path, seq] or "everywhere", and what happens the
     oom_at, unsupported_at, suspect_fast_at                         the point has that status; the last reports 1e-6 ms
     die_at, exit_at, hang_at, fault_at                              SIGKILL, exit 7, silence, fault + fatal
     compile_at, compile_s; forget_at                                compiling for so long; no measurement
-    die_after, die_refined                                          SIGKILL after its measurement; in refinement
+    die_after, die_refined, hang_refined                            SIGKILL after its measurement; either in refinement
     half_line_at, flood_at                                          half a measurement and exit 5; garbage without end
     gone_at, gone_file                                              the driver is lost; from then on the worker is on a CPU
     die_at_start, fatal_at_start, garbage, half_line                true
@@ -185,7 +185,7 @@ def measure(command: dict[str, Any]) -> None:
         if here("exit_at", path, seq):
             print("RuntimeError: the last words", file=sys.stderr, flush=True)
             os._exit(7)
-        if here("hang_at", path, seq):
+        if here("hang_at", path, seq) or (here("hang_refined", path, seq) and command.get("phase") == "refined"):
             time.sleep(3600)
         while here("at", path, seq, MODE.get("hold", {})) and not Path(MODE["hold"]["file"]).exists() and not cancel.is_set():
             nap(0.02)
