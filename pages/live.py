@@ -30,7 +30,7 @@ from attnlab.ui import (
     text,
     viewers,
 )
-from attnlab.ui.parts import part
+from attnlab.ui.parts import part, timer
 
 CHARTS_EVERY_S = 0.25
 FIRST_POINT_WAIT_S = 0.25  # a warm worker is quicker than the first tick after a change
@@ -199,7 +199,7 @@ def full() -> str:
 drawn, pace = situation(snapshot), viewers.pace()
 
 
-@st.fragment(run_every=pace)
+@timer(run_every=pace)
 def pulse() -> None:
     # Not within the page's own run: what a run that is cut short has put into the session never reaches the address.
     if not state.pop("page_runs", False) and (situation(look()), viewers.pace()) != (drawn, pace):
@@ -267,7 +267,7 @@ def closer() -> None:
         onepoint.panel(shown(look()))
 
 
-@part(run_every=TABLE_EVERY_S * pace if not painted or (active and not replaying) else None)
+@part(run_every=TABLE_EVERY_S * pace if active and not replaying else None)
 def details() -> None:
     snapshot = look()
     run = shown(snapshot)
@@ -275,8 +275,6 @@ def details() -> None:
         rungs.table(run, headline.picked(run.sweep.seqs), () if replaying else snapshot.worker.paths)
     st.caption(f"Every point of the run{' · ' + text.escape(run.mark) if run.mark else ''}")
     if not painted:  # the browser would fetch and run 2.5 MB for what follows before it shows a single slider
-        if state["painted"]:
-            st.rerun()
         return
     points.table(run)
     st.caption("The same run as a command line")

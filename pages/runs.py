@@ -12,6 +12,7 @@ import streamlit as st
 from attnlab import comparison, history, summary
 from attnlab.run import Run
 from attnlab.ui import headline, run_files, run_views, runs_table, shell, text
+from attnlab.ui.parts import timer
 
 NO_TIME_S = -1.0  # the first paint waits for none of them
 REST_AFTER_S = 0.2  # the browser has drawn the table by then, and starts on the scripts of buttons and lists
@@ -116,7 +117,7 @@ elif runs:
 # The rest of the list.
 
 
-@st.fragment(run_every=None if described else REST_EVERY_S)
+@timer(run_every=None if described else REST_EVERY_S)
 def rest() -> None:
     if not state.pop("runs_page_runs", False):
         st.rerun()

@@ -16,7 +16,7 @@ from attnlab.presets import PRESETS
 from attnlab.run import Run, WorkerState
 from attnlab.sweep import Sweep
 from attnlab.ui import keys, rehearse, shared_runs, shell, stage_form, stage_parts, text, viewers
-from attnlab.ui.parts import part
+from attnlab.ui.parts import part, timer
 
 EVERY_S = 0.25
 REHEARSAL = 0
@@ -187,7 +187,7 @@ def situation(worker: WorkerState) -> tuple:
 drawn, pace = situation(worker), viewers.pace()  # the worker as it was above, or a change would go unnoticed
 
 
-@st.fragment(run_every=pace)
+@timer(run_every=pace)
 def pulse() -> None:
     if not state.pop("stage_page_runs", False) and (situation(lab.snapshot().worker), viewers.pace()) != (drawn, pace):
         st.rerun()

@@ -329,6 +329,29 @@ def test_a_part_of_the_page_that_does_not_arrive_takes_no_other_part_with_it(chr
     page.get_by_test_id("stDataFrame").first.wait_for()
 
 
+def test_a_page_that_an_error_of_the_front_end_takes_away_comes_back_to_its_run(
+    chromium_browser, fake_app, private_home, tmp_path
+):
+    context, errors, sockets, go = chromium_browser.new_context(), [], [], tmp_path / "go"
+    page = context.new_page()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.route_web_socket("**/_stcore/stream", lambda socket: sockets.append(socket) or socket.connect_to_server())
+    page.goto(fake_app(SIX, hold={"at": ["flash", 512], "file": str(go)}))
+    wait_for_points(page, 4)
+    page.evaluate("window.before = true")
+    misplaced = ForwardMsg()
+    misplaced.metadata.delta_path.extend([0, 99])
+    misplaced.delta.new_element.markdown.body = "where nothing can be"
+    sockets[-1].send(misplaced.SerializeToString())
+    page.wait_for_function("!window.before", timeout=60_000)
+    wait_for_points(page, 4)
+    go.touch()
+    status_is(page, "Measured")
+    context.close()
+    assert ["Bad delta path index 99" in error for error in errors] == [True]
+    assert stored_runs(private_home) == [("done", {16}, 12)]
+
+
 def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_app, private_home, tmp_path):
     """F23."""
     page = chromium_page

@@ -153,7 +153,7 @@ lab.close()
 
 def test_the_table_comes_with_the_first_paint_and_waits_for_no_pandas(private_home):
     said = subprocess.run([sys.executable, "-c", FIRST_PAINT], capture_output=True, text=True, timeout=120)
-    assert said.stdout.splitlines() == ["runs_table"], said.stderr
+    assert said.stdout.splitlines() == ["runs_table arrival"], said.stderr
 
 
 def test_search_and_filters_cut_the_list_down(open_page, store):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from test_lab import gone, wait_gone
 
 from attnlab.lab import Lab
@@ -24,7 +25,7 @@ from attnlab.paths import PATHS, PathInfo
 from attnlab.problem import AttentionProblem
 from attnlab.store import Store
 from attnlab.sweep import Sweep
-from attnlab.ui import status
+from attnlab.ui import shell, status
 from attnlab.ui.controls import Form
 
 websockets = pytest.importorskip(
@@ -35,25 +36,43 @@ ROOT = Path(__file__).resolve().parents[1]
 FAKE = shlex.join([sys.executable, "-u", str(ROOT / "tests" / "fake_worker.py")])
 SHAPE = "batch=1&seq=512&heads=2&head_dim=32&dtype=float32&direction=forward"
 LIMIT_S = 60.0
+EARLY = ForwardMsg.ScriptFinishedStatus.FINISHED_EARLY_FOR_RERUN
 
 
 class Tab:
     """A visitor's connection, which asks for the page."""
 
-    def __init__(self, url: str, query: str = SHAPE):
+    def __init__(self, url: str, query: str = SHAPE, page: str = ""):
         self.open = contextlib.ExitStack()
         address = f"{url.replace('http', 'ws')}/_stcore/stream"
         connection = websockets.connect(address, subprotocols=["streamlit"], max_size=None, close_timeout=0.1)
         self.socket = self.open.enter_context(connection)
-        self.query = query
+        self.query, self.page = query, page
+
+    def ask(self, **said: str) -> None:
+        """For a run of the whole page; `said`: id of a component and what it holds, as JSON."""
+        message = BackMsg()
+        message.rerun_script.query_string, message.rerun_script.page_name = self.query, self.page
+        for key, value in said.items():
+            message.rerun_script.widget_states.widgets.add(id=key, json_value=value)
+        self.socket.send(message.SerializeToString())
+
+    def answer(self) -> list[ForwardMsg]:
+        """Everything up to the end of a run that was not cut short."""
+        messages = []
+        while (
+            not messages
+            or messages[-1].WhichOneof("type") != "script_finished"
+            or messages[-1].script_finished == EARLY
+        ):
+            messages.append(ForwardMsg.FromString(self.socket.recv(timeout=LIMIT_S)))
+        return messages
 
     def ask_until(self, true, what: str):
         """As the page's own fragments would: the first answer comes before the worker is there, and no run with it."""
 
         def asked():
-            message = BackMsg()
-            message.rerun_script.query_string = self.query
-            self.socket.send(message.SerializeToString())
+            self.ask()
             time.sleep(0.2)
             return true()
 
@@ -77,9 +96,7 @@ def serve(start_app, tmp_path):
     """serve(**mode) → (URL, process id) of a server whose worker computes nothing, and is in that mode."""
 
     def start(**mode) -> tuple[str, int]:
-        url = start_app(
-            ROOT / "app.py", {"ATTNLAB_WORKER": FAKE, "FAKE_WORKER": json.dumps(mode)}
-        )
+        url = start_app(ROOT / "app.py", {"ATTNLAB_WORKER": FAKE, "FAKE_WORKER": json.dumps(mode)})
         port = int(url.rpartition(":")[2])
         return url, next(pid for pid in children(os.getpid()) if f"{port}" in command(pid))
 
@@ -170,3 +187,37 @@ def test_a_second_server_on_the_device_is_told_who_holds_it_and_waits(tmp_path, 
     finally:
         first.close()
         second.close()
+
+
+def timers(messages: list[ForwardMsg]) -> list[ForwardMsg]:
+    return [message for message in messages if message.WhichOneof("type") == "auto_rerun"]
+
+
+def arrival(messages: list[ForwardMsg]):
+    """(the component that says that the page has been drawn, the number of the visit, that of the last one drawn)."""
+    elements = [message.delta.new_element.bidi_component for message in messages if message.HasField("delta")]
+    (found,) = [element for element in elements if element.component_name == "attnlab_arrival"]
+    return found.id, *json.loads(found.json)
+
+
+def test_nothing_runs_by_itself_before_the_browser_has_drawn_the_page(serve):
+    """The timers of a slow browser name a page that it no longer shows, and the answers emptied it."""
+    url, _ = serve(delay_s=0.5)
+    pages = [Path(script).stem for script, _ in shell.PAGES]
+    with_timers = []
+    for page in pages:
+        with contextlib.closing(Tab(url, page="" if page == "live" else page)) as tab:
+            tab.ask()
+            first = tab.answer()
+            key, visit, drawn = arrival(first)
+            assert (page, timers(first), visit, drawn) == (page, [], 1, 0)
+            tab.ask(**{key: json.dumps({"drawn": "nonsense"})})
+            assert (page, timers(tab.answer())) == (page, [])
+            tab.ask(**{key: json.dumps({"drawn": [visit, 0]})})
+            if timers(tab.answer()):
+                with_timers.append(page)
+            tab.page = "memory" if page != "memory" else "claims"  # another page of the same tab
+            tab.ask()
+            other = tab.answer()
+            assert (page, timers(other), *arrival(other)[1:]) == (page, [], 2, 1)
+    assert {"live", "stage", "exactness"} <= set(with_timers)

@@ -18,7 +18,7 @@ from attnlab import rehearsal, talk
 from attnlab.lab import Lab
 from attnlab.presets import PRESETS
 from attnlab.store import Store
-from attnlab.ui import keys, shell
+from attnlab.ui import keys, shell, stage_form
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = talk.read(talk.SHIPPED)
@@ -182,6 +182,19 @@ def test_a_slider_runs_the_step_in_another_shape(open_stage):
     ask(page, "next")
     ask(page, "back")
     assert page.slider("g_heads").value == 32, "a step begins with its own shape"
+
+
+def test_a_browser_that_lost_the_sliders_is_told_again(open_stage):
+    """It knows their declared values alone, and none of the dtype; a press moves a slider from there."""
+    page = until(open_stage({"step": "2"}), measured)
+    page.slider("g_heads").set_value(33)
+    until(page, lambda page: "heads 33," in line(page) and measured(page))
+    before = {name: page.session_state[f"g_{name}"] for name in stage_form.NAMES}
+    for key, value in {"g_batch": 1, "g_heads": 2, "g_dtype": None}.items():
+        page.session_state[key] = value
+    page.run()
+    assert {name: page.session_state[f"g_{name}"] for name in stage_form.NAMES} == before
+    assert before["heads"] == 33 and "Cannot run" not in line(page)
 
 
 def test_why_is_told_for_the_shape_on_the_sliders(open_stage):

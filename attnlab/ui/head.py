@@ -9,6 +9,7 @@ import streamlit as st
 
 from attnlab.run import WorkerState
 from attnlab.ui import link, shell, status
+from attnlab.ui.parts import timer
 from attnlab.ui.text import escape
 
 CHOICE_PX = 340
@@ -68,7 +69,7 @@ def watch(worker: WorkerState, situation: Callable[[], object] = lambda: None) -
 
     drawn, page_runs = (known(worker), situation()), [True]
 
-    @st.fragment(run_every=LOOK_EVERY_S)
+    @timer(run_every=LOOK_EVERY_S)
     def pulse() -> None:
         # The first call is the page's own run: to start over there, while points arrive all the time, would never end.
         if not page_runs and (known(lab.snapshot().worker), situation()) != drawn:

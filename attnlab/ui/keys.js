@@ -96,7 +96,7 @@ function make(parentElement) {
 
 export default function ({ data, parentElement, setStateValue }) {
   const view = (parentElement._attnlabKeys ??= make(parentElement));
-  view.heard = data;
+  [view.heard] = data;
   view.tell = (presses) => setStateValue("pressed", presses);
   return () => setTimeout(() => {
     if (view.line.isConnected) return;

@@ -41,4 +41,4 @@ def listen() -> None:
     """Draws the faint line, and tells the browser what was heard: it says again what was not, for a press can get lost
     between a page and the fragments that run meanwhile. The page runs again for each key that means something to it."""
     draw = st.components.v2.component("attnlab_keys", js=_JS, isolate_styles=False)
-    draw(key=KEY, data=st.session_state.get(HEARD, 0), on_pressed_change=lambda: None)
+    draw(key=KEY, data=[st.session_state.get(HEARD, 0)], on_pressed_change=lambda: None)

@@ -3,7 +3,7 @@
 What Streamlit has not yet sent of a fragment, it drops when that fragment runs again. At the end of the page's own run the
 browser takes out what did not arrive, and what followed would move up: the next messages would mean other elements, and the
 page be blank from then on. That was seen on a busy server, with many browsers. A place that belongs to the page and not to
-the fragment arrives in any case, and nothing moves.
+the fragment arrives in any case, and nothing moves. None runs by itself before the browser has drawn the page (arrival.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ from typing import Any
 
 import streamlit as st
 
+from attnlab.ui.arrival import arrived
+
+
+def timer(run_every: float | None) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Makes a function that draws nothing run again by itself each so many seconds; None: not by itself. It has no place, for
+    that would be a line's gap."""
+    return st.fragment(run_every=run_every if arrived() else None)
+
 
 def part(run_every: float | None) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Makes a function that draws into a part of the page, which runs again by itself each so many seconds; None: not by
     itself, and alone when one of its own widgets is touched."""
 
     def decorate(draw: Callable[..., Any]) -> Callable[..., None]:
-        fragment = st.fragment(draw, run_every=run_every)
+        fragment = timer(run_every)(draw)
 
         @functools.wraps(draw)
         def in_its_place(*args: Any) -> None:

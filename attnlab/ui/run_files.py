@@ -14,6 +14,7 @@ from attnlab.export import MAX_TEXT_BYTES, run_to_text
 from attnlab.picture import Making
 from attnlab.run import Run
 from attnlab.store import Store
+from attnlab.ui.parts import part
 from attnlab.ui.text import escape
 
 EVERY_S = 0.5
@@ -97,7 +98,7 @@ def _pictures(key: str, stem: str, drawn: Mapping[str, Figure], theme: str) -> N
     if held != key:
         making = None  # of something else
 
-    @st.fragment(run_every=EVERY_S if making and not making.done else None)
+    @part(run_every=EVERY_S if making and not making.done else None)
     def pictures() -> None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             if st.button("PNG and SVG", key="runs_draw", disabled=not drawn or bool(making and not making.done)):

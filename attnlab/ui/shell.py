@@ -28,6 +28,7 @@ from attnlab.run import Run
 from attnlab.store import Store, home
 from attnlab.sweep import TIME, Sweep
 from attnlab.trip import TASKS as ANATOMIES
+from attnlab.ui import arrival
 from attnlab.ui.text import escape
 
 STAGE_SCRIPT = "pages/stage.py"  # the page without a menu
@@ -61,7 +62,9 @@ def navigate() -> None:
         staged = not staged
         page = st.navigation(pages, position="hidden" if staged else "top")
     st.session_state[STAGED] = staged
+    arrival.visit(page.url_path)
     page.run()
+    arrival.listen()
 
 
 def guard() -> None:

@@ -19,6 +19,7 @@ from attnlab.ui import kept, link, shell
 
 PREFIX = "g_"
 BASE = "_stage_base"  # the sweep that the sliders were set to
+KNOWN = "_stage_known"  # what all of them said last
 STEP, YOURS = "stage_step", "stage_yours"  # the step that a tab is at; the sweep of the audience's step
 NAMES = ("batch", "seq", "heads", "head_dim", "dtype")
 
@@ -84,8 +85,10 @@ def form(base: Sweep, *, disabled: bool) -> Form:
     """Draws the sliders in a row, set to `base` whenever that is another one."""
     state, values = st.session_state, link.shape_values(base)
     if state.get(BASE) != base or any(PREFIX + name not in state for name in NAMES):
-        state[BASE] = base
-        state.update({PREFIX + name: values[name] for name in NAMES})
+        state[BASE], state[KNOWN] = base, {PREFIX + name: values[name] for name in NAMES}
+        state.update(state[KNOWN])
+    elif state[PREFIX + "dtype"] is None:  # a browser that has lost what it was told; then it knows none of them
+        state.update(state[KNOWN])
     columns = st.columns([3, 3, 3, 3, 4], gap="medium", vertical_alignment="bottom")
 
     def tie(name: str) -> dict[str, Any]:
@@ -103,6 +106,7 @@ def form(base: Sweep, *, disabled: bool) -> Form:
             "Dtype", list(DTYPE_BYTES), required=True, width="stretch", **tie("dtype")
         ),
     }
+    state[KNOWN] = {PREFIX + name: value for name, value in given.items()}
     try:
         return Form(asked(base, given))
     except ProblemError as error:

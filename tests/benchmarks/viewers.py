@@ -59,7 +59,9 @@ class Session:
 
     async def _read(self, socket: websockets.ClientConnection) -> None:
         async for message in socket:
-            self._heard(ForwardMsg.FromString(message), socket)
+            self._heard(heard := ForwardMsg.FromString(message), socket)
+            if arrival := self._arrival(heard):
+                await socket.send(self._rerun(arrived=arrival))
 
     @property
     def ready(self) -> bool:
@@ -68,10 +70,20 @@ class Session:
     async def press(self) -> None:
         await self._socket.send(self._rerun(pressed=self._run_id))
 
-    def _rerun(self, fragment_id: str = "", pressed: str = "") -> bytes:
+    def _arrival(self, message: ForwardMsg) -> tuple[str, str] | None:
+        """What a browser says of a page that it has drawn, as (component, state); None where it has said it."""
+        component = message.delta.new_element.bidi_component
+        if component.component_name != "attnlab_arrival":
+            return None
+        visit, heard = json.loads(component.json)
+        return None if visit == heard else (component.id, json.dumps({"drawn": [visit, 0]}))
+
+    def _rerun(self, fragment_id: str = "", pressed: str = "", arrived: tuple[str, str] | None = None) -> bytes:
         message = BackMsg()
         if pressed:
             message.rerun_script.widget_states.widgets.add(id=pressed, trigger_value=True)
+        if arrived:
+            message.rerun_script.widget_states.widgets.add(id=arrived[0], json_value=arrived[1])
         message.rerun_script.query_string = self.query
         if fragment_id:
             message.rerun_script.fragment_id = fragment_id
