@@ -202,7 +202,8 @@ drawn, pace = situation(snapshot), viewers.pace()
 @timer(run_every=pace)
 def pulse() -> None:
     # Not within the page's own run: what a run that is cut short has put into the session never reaches the address.
-    if not state.pop("page_runs", False) and (situation(look()), viewers.pace()) != (drawn, pace):
+    slower = viewers.pace() != pace and active  # while nothing moves an audience may come, and nobody draws anew for that
+    if not state.pop("page_runs", False) and (slower or situation(look()) != drawn):
         st.rerun()
 
 

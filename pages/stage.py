@@ -189,7 +189,8 @@ drawn, pace = situation(worker), viewers.pace()  # the worker as it was above, o
 
 @timer(run_every=pace)
 def pulse() -> None:
-    if not state.pop("stage_page_runs", False) and (situation(lab.snapshot().worker), viewers.pace()) != (drawn, pace):
+    slower = viewers.pace() != pace and drawn[-1]
+    if not state.pop("stage_page_runs", False) and (slower or situation(lab.snapshot().worker) != drawn):
         st.rerun()
 
 

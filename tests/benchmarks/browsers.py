@@ -108,6 +108,7 @@ def main() -> int:
         for page in pages:
             page.locator(".attnlab-chart[data-updates]").nth(2).wait_for()
             page.locator(".st-key-run button:enabled").wait_for()
+            page.get_by_text("The same run as a command line").wait_for()  # the last that a page draws
         others = None
         if options.sessions:
             pool = stack.enter_context(ThreadPoolExecutor())

@@ -65,7 +65,7 @@ class Session:
 
     @property
     def ready(self) -> bool:
-        return bool(self._run_id)
+        return bool(self._run_id and self._timers)  # once the page was drawn it looks by itself
 
     async def press(self) -> None:
         await self._socket.send(self._rerun(pressed=self._run_id))
