@@ -283,7 +283,7 @@ def details() -> None:
 
 
 state["page_runs"] = True
-if wanted and not waits and painted and snapshot.run:  # a public server may have refused
+if wanted and not waits and painted and snapshot.run and pace == 1:  # a public server may have refused; many take turns
     lab.wait_for_point(snapshot.run, FIRST_POINT_WAIT_S)
 results()
 rates_slot, closer_slot = st.columns([1, 2], gap="small")
@@ -294,5 +294,3 @@ with closer_slot:
 details()
 state["painted"] = True
 pulse()
-if active and pace > 1:
-    viewers.let_it_go()

@@ -1,7 +1,7 @@
 """The more tabs look, the less often each of them does."""
 
 import inspect
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import streamlit as st
@@ -86,24 +86,45 @@ def test_the_first_visitors_of_a_server_may_be_many():
     assert inspect.modulesbyfile[inspect.getabsfile(chart)] == chart.__name__
 
 
-@pytest.mark.parametrize(("tabs", "alone"), [(1, False), (25, True)])
-def test_many_tabs_draw_one_after_the_other_and_few_side_by_side(monkeypatch, tabs, alone):
-    turn = threading.Lock()
+def another_waits() -> bool:
+    """Whether another thread cannot draw now."""
+    with ThreadPoolExecutor(1) as others:
+        return not others.submit(viewers._turn().acquire, blocking=False).result()
+
+
+@pytest.fixture
+def turn(monkeypatch):
+    turn = viewers._turn.__wrapped__()
     monkeypatch.setattr(viewers, "_turn", lambda: turn)
-    monkeypatch.setattr(viewers, "count", lambda: tabs)
+    return turn
+
+
+@pytest.mark.parametrize(("n", "alone"), [(10, False), (11, True)])
+def test_many_tabs_draw_one_after_the_other_and_few_side_by_side(tabs, turn, n, alone):
+    tabs(n)
     with viewers.drawing():
-        assert turn.locked() == alone
+        assert another_waits() == alone
+        with viewers.drawing():  # a part of the page within the page's own run
+            assert another_waits() == alone
+        assert another_waits() == alone
     with pytest.raises(InterruptedError), viewers.drawing():
         raise InterruptedError
-    assert not turn.locked(), "Streamlit ends a run with an exception"
+    assert not another_waits(), "Streamlit ends a run with an exception"
 
 
-def test_a_tab_that_draws_without_end_keeps_no_other_from_it(monkeypatch):
-    turn = threading.Lock()
-    turn.acquire()
-    monkeypatch.setattr(viewers, "_turn", lambda: turn)
-    monkeypatch.setattr(viewers, "count", lambda: 25)
+def test_a_tab_that_draws_without_end_keeps_no_other_from_it(tabs, turn, monkeypatch):
+    tabs(25)
     monkeypatch.setattr(viewers, "TURN_S", 0.01)
-    with viewers.drawing():
-        pass
-    assert turn.locked(), "the other's turn is still its own"
+    with ThreadPoolExecutor(1) as others:
+        others.submit(turn.acquire).result()
+        with viewers.drawing():
+            pass
+        assert another_waits(), "the other's turn is still its own"
+        others.submit(turn.release).result()
+
+
+def test_a_tab_that_only_asks_whether_there_are_many_is_none_of_them(tabs):
+    tabs(10)
+    assert not viewers.many()
+    tabs(11)
+    assert viewers.many() and viewers.many()

@@ -28,7 +28,7 @@ from attnlab.run import Run
 from attnlab.store import Store, home
 from attnlab.sweep import TIME, Sweep
 from attnlab.trip import TASKS as ANATOMIES
-from attnlab.ui import arrival
+from attnlab.ui import arrival, viewers
 from attnlab.ui.text import escape
 
 STAGE_SCRIPT = "pages/stage.py"  # the page without a menu
@@ -63,8 +63,11 @@ def navigate() -> None:
         page = st.navigation(pages, position="hidden" if staged else "top")
     st.session_state[STAGED] = staged
     arrival.visit(page.url_path)
-    page.run()
-    arrival.listen()
+    with viewers.drawing():
+        page.run()
+        arrival.listen()
+    if viewers.many():
+        viewers.let_it_go()
 
 
 def guard() -> None:

@@ -40,6 +40,13 @@ def count() -> int:
         return len(looks)
 
 
+def many() -> bool:
+    """Whether tabs have to wait for one another. A tab that asks this alone is none that looks."""
+    lock, looks = _looks()
+    with lock:
+        return len(looks) > FEW
+
+
 def pace() -> int:
     """How many times longer than alone a tab waits until it looks again: 1 up to FEW tabs, 2 up to twice as many, …"""
     return min(-(-count() // FEW), SLOWEST)
@@ -61,15 +68,15 @@ def keep_gap(drawn_at: float) -> None:
 
 
 @st.cache_resource(show_spinner=False)
-def _turn() -> threading.Lock:
-    return threading.Lock()
+def _turn() -> threading.RLock:
+    return threading.RLock()
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
     """Where there are many tabs, one draws after the other. Side by side all of them would be done as late as the last, and
     what is done would go out later still, because the thread that sends it waits for each of them."""
-    mine = pace() > 1 and _turn().acquire(timeout=TURN_S)
+    mine = many() and _turn().acquire(timeout=TURN_S)
     try:
         yield
     finally:
