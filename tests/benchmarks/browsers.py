@@ -43,6 +43,7 @@ from attnlab.units import ms, sequence
 
 WITHIN_S = 1.0
 LIMIT_MS = 60_000
+IDLE_S = 10.0  # a worker has waited about so long when an audience presses Run, and a card at rest is another one
 
 
 def outside(alone: list[tuple[float, float]], watched: tuple[float, float]) -> float:
@@ -67,8 +68,8 @@ def told(pages: list[Page], store: Store, folder: Path) -> Iterator[None]:
 
 def timings(alone: list[Run], watched: Run) -> int:
     """Prints a row for each point; how many lie further outside than the solo runs lie apart."""
-    print(f"\n| path | sequence |{' solo |' * len(alone)} apart | watched | outside |")
-    print(f"|---|---|{'---|' * len(alone)}---|---|---|")
+    print(f"\n| path | sequence |{' solo |' * len(alone)} apart | watched | outside | clock MHz |")
+    print(f"|---|---|{'---|' * len(alone)}---|---|---|---|")
     count = 0
     for m in watched.measurements:
         points = [run.get(m.path, m.seq) for run in alone]
@@ -77,8 +78,9 @@ def timings(alone: list[Run], watched: Run) -> int:
         times_ms = [point.device_ms for point in points]
         apart, off = max(times_ms) / min(times_ms) - 1, outside([point.interval_ms for point in points], m.interval_ms)
         count += off > apart
-        solo = " | ".join(map(ms, times_ms))
-        print(f"| {m.path} | {sequence(m.seq)} | {solo} | {apart:.1%} | {ms(m.device_ms)} | {f'{off:.1%}' if off else '–'} |")
+        row = [m.path, sequence(m.seq), *map(ms, times_ms), f"{apart:.1%}", ms(m.device_ms), f"{off:.1%}" if off else "–"]
+        clocks = ", ".join(f"{point.clock_mhz or 0:,.0f}" for point in (*points, m))
+        print(f"| {' | '.join(row)} | {clocks} |")
     return count
 
 
@@ -94,7 +96,7 @@ def main() -> int:
     if options.delay is not None:
         viewers.compute_nothing(options.delay)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, ExitStack() as stack:
-        alone = [one_run(Path(folder) / f"solo-{i}") for i in range(options.solo if options.delay is None else 0)]
+        alone = [one_run(Path(folder) / f"solo-{i}", IDLE_S) for i in range(options.solo if options.delay is None else 0)]
         _, url = stack.enter_context(server(Path(folder)))
         store = Store(folder)
         stack.callback(store.close)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -23,12 +24,14 @@ from attnlab.units import ms, sequence
 LONG_MS, WITHIN, WITHIN_SHORT = 0.1, 0.01, 0.05
 
 
-def one_run(folder: Path) -> Run:
+def one_run(folder: Path, idle_s: float = 0.0) -> Run:
+    """The default sweep in a fresh worker, which has done nothing for `idle_s` seconds."""
     lab = Lab(Store(folder))
     try:
         while (worker := lab.snapshot().worker).state != "ready":
             assert worker.state != "failed", worker.text
             lab.changed(lab.snapshot().version, 1.0)
+        time.sleep(idle_s)
         return lab.wait(lab.submit(default_sweep(worker.device.kind), fresh=True))
     finally:
         lab.close()
