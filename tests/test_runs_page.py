@@ -487,6 +487,24 @@ def test_the_table_is_worked_with_the_keyboard_in_a_browser(start_app, store, ch
     assert chromium_page.locator(".attnlab-runs tbody tr").first.locator("td").nth(2).text_content() == "after"
 
 
+def test_a_row_that_stays_is_the_same_element(start_app, store, chromium_page):
+    """A key that is held down on it while the table changes is not lost, nor is a text that is being selected."""
+    named(store)
+    chromium_page.goto(start_app("app.py") + "/runs")
+    box = chromium_page.locator(".attnlab-runs input[data-run]")
+    box.nth(4).wait_for()
+    rows = [row.element_handle() for row in box.all()]
+    store.label("old", "Another name", "")
+    box.nth(3).check()
+    chromium_page.locator(".attnlab-runs td", has_text="Another name").wait_for()
+    assert all(row.evaluate("(box) => box.isConnected") for row in rows)
+    chromium_page.get_by_role("button", name="Name", exact=True).click()
+    chromium_page.locator("th[data-column=name][aria-sort=ascending]").wait_for()
+    names = chromium_page.locator(".attnlab-runs tbody td:nth-child(3)").all_inner_texts()
+    said = [name for name in names if name != "–"]
+    assert said == sorted(said, key=str.casefold) and "Another name" in said and len(names) == len(rows)
+
+
 FIRST_TOP = """
 const look = () => {
     const top = document.querySelector(".attnlab-runs tbody td")?.getBoundingClientRect().top;

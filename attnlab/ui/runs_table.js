@@ -98,14 +98,28 @@ function build(view, { alt, height, columns }) {
   make("button", foot, { type: "button", textContent: "Older ›" }, { "data-turn": "1" });
 }
 
+function blank(id, count) {
+  const row = document.createElement("tr");
+  make("input", make("td", row, { className: "box" }), { type: "checkbox", tabIndex: -1 }, { "data-run": id });
+  for (let i = 0; i < count; i += 1) make("td", row);
+  return row;
+}
+
+// A row that stays is the same element: a key that is held down on its box, or a text that is being selected, is not lost.
 function fill(view, { rows, sort, down, page, pages, place }) {
   const body = view.root.querySelector("tbody"), focused = document.activeElement?.dataset?.run;
-  body.replaceChildren();
-  for (const [id, title, ...cells] of rows) {
-    const row = make("tr", body);
-    make("input", make("td", row, { className: "box" }), { type: "checkbox", tabIndex: -1 }, { "data-run": id, "aria-label": `Choose ${title}` });
-    for (const text of cells) make("td", row, { textContent: text || "–", title: text });
-  }
+  const there = new Map([...body.rows].map((row) => [row.querySelector(CHECKBOX).dataset.run, row]));
+  rows.forEach(([id, title, ...cells], at) => {
+    const row = there.get(id) ?? blank(id, cells.length);
+    row.querySelector(CHECKBOX).setAttribute("aria-label", `Choose ${title}`);
+    cells.forEach((text, i) => {
+      const cell = row.cells[i + 1], says = text || "–";
+      if (cell.textContent !== says) cell.textContent = says;
+      cell.title = text;
+    });
+    if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] ?? null);
+  });
+  while (body.rows.length > rows.length) body.lastElementChild.remove();
   for (const cell of view.root.querySelectorAll("[data-column]")) {
     cell.setAttribute("aria-sort", cell.dataset.column !== sort ? "none" : down ? "descending" : "ascending");
   }
