@@ -133,7 +133,8 @@ with shared_runs.changing():
     elif wanted and not goes_on:  # what waits would hold the device, with nobody to see or stop it
         shared_runs.leave((mine.next_id,) if waits else (mine.next_id, mine.run_id))
         mine.next_id = None
-        run_id = shell.submit(form.sweep, fresh=request == "again")
+        told = mine.refused and not request and form.sweep == mine.asked
+        run_id = shell.submit(form.sweep, fresh=request == "again", quietly=told)
         mine.refused = run_id is None
         if run_id and waits:
             mine.next_id = run_id

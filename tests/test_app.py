@@ -879,6 +879,7 @@ def test_a_visitor_who_is_refused_keeps_the_page(open_page, monkeypatch):
         assert "Full" in status_line(page) and "as many runs wait as may" in status_line(page)
         page.toggle("live").set_value(True).run()
         assert "asked for again when one ends" in status_line(page) and not page.exception
+        assert not page.toast, "it was told before"
         lab = open_page.labs[0]
         lab.cancel(lab.snapshot().queue[0])
         page.run()

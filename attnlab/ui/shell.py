@@ -104,8 +104,9 @@ def admitted(sweep: Sweep) -> tuple[Sweep | None, str]:
     return (None, why) if why else (found.cut(sweep) if found else sweep, "")
 
 
-def submit(sweep: Sweep, *, fresh: bool = False) -> str | None:
-    """Lab.submit within the limits of the server: the run's id, or None after a note to the visitor that says why not."""
+def submit(sweep: Sweep, *, fresh: bool = False, quietly: bool = False) -> str | None:
+    """Lab.submit within the limits of the server: the run's id, or None after a note to the visitor that says why not;
+    `quietly` without it, for one who was told before."""
     found = public()
     cut, why = admitted(sweep)
     try:
@@ -113,7 +114,8 @@ def submit(sweep: Sweep, *, fresh: bool = False) -> str | None:
             return lab().submit(cut, fresh=fresh, room=found.queue if found else None)
     except QueueFull as full:
         why = f"this public server has its hands full: {full}; ask again in a minute"
-    st.toast(escape(why), icon="✋")
+    if not quietly:
+        st.toast(escape(why), icon="✋")
     return None
 
 
