@@ -203,7 +203,7 @@ drawn, pace = situation(snapshot), viewers.pace()
 @timer(run_every=pace)
 def pulse() -> None:
     # Not within the page's own run: what a run that is cut short has put into the session never reaches the address.
-    slower = viewers.pace() != pace and active  # while nothing moves an audience may come, and nobody draws anew for that
+    slower = viewers.pace() != pace and active  # an audience that comes while nothing moves is no reason to draw anew
     if not state.pop("page_runs", False) and (slower or situation(look()) != drawn):
         st.rerun()
 
