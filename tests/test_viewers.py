@@ -88,8 +88,11 @@ def test_the_first_visitors_of_a_server_may_be_many():
 
 def another_waits() -> bool:
     """Whether another thread cannot draw now."""
+    turn = viewers._turn()
     with ThreadPoolExecutor(1) as others:
-        return not others.submit(viewers._turn().acquire, blocking=False).result()
+        if others.submit(turn.acquire, blocking=False).result():
+            return others.submit(turn.release).result() is not None
+        return True
 
 
 @pytest.fixture
