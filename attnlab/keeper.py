@@ -43,7 +43,7 @@ class Keeper:
         self.problem = ""
         self.lock = threading.RLock()
         self._tidy = tidy
-        self._missed: deque[Work] | None = None  # what was written since the file was left; None while in it
+        self._missed: deque[Work] | None = None  # what the file has missed since it was left; None while in it
         self._next_try = 0.0  # by time.monotonic: to go back into it
         self.db = self._open()
 
@@ -119,7 +119,7 @@ class Keeper:
         return db
 
     def _in_memory(self, why: str, for_good: bool = False) -> sqlite3.Connection:
-        self._missed = deque()
+        self._missed = deque(maxlen=0 if for_good else None)
         self._next_try = math.inf if for_good else time.monotonic() + COME_BACK_S
         unless = "" if for_good else ", unless the file can be used again before that"
         self.problem = f"{why}; runs are kept in memory and are lost when the program ends{unless}"

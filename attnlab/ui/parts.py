@@ -18,8 +18,8 @@ from attnlab.ui.arrival import arrived
 
 
 def timer(run_every: float | None) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Makes a function that draws nothing run again by itself each so many seconds; None: not by itself. It has no place, for
-    that would be a line's gap."""
+    """Makes a function run again by itself each so many seconds; None: not by itself. It gets no place of its own, which
+    would be a line's gap for one that draws nothing."""
     return st.fragment(run_every=run_every if arrived() else None)
 
 

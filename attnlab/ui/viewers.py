@@ -29,22 +29,26 @@ def _looks() -> tuple[threading.Lock, dict[str, float]]:
     return threading.Lock(), {}
 
 
-def count() -> int:
-    """The tabs that look at the moment, this one among them."""
-    me, now = st.session_state.setdefault("_viewer", secrets.token_hex(8)), time.monotonic()
+def _there(me: str = "") -> int:
+    """How many tabs look at the moment; `me` is one that does so now."""
+    now = time.monotonic()
     lock, looks = _looks()
     with lock:
-        looks[me] = now
+        if me:
+            looks[me] = now
         for gone in [tab for tab, at in looks.items() if now - at > GONE_S]:
             del looks[gone]
         return len(looks)
 
 
+def count() -> int:
+    """The tabs that look at the moment, this one among them."""
+    return _there(st.session_state.setdefault("_viewer", secrets.token_hex(8)))
+
+
 def many() -> bool:
-    """Whether tabs have to wait for one another. A tab that asks this alone is none that looks."""
-    lock, looks = _looks()
-    with lock:
-        return len(looks) > FEW
+    """Whether tabs have to wait for one another. To ask this is not to look."""
+    return _there() > FEW
 
 
 def pace() -> int:
