@@ -11,6 +11,8 @@ A chart is a plain Plotly dict, {"data": [...], "layout": {...}}, ready to be se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, floor, log10
 from typing import Any
 
 Trace = dict[str, Any]
@@ -132,3 +134,9 @@ def reference_line(layout: Layout, y: float) -> None:
     layout["shapes"].append(
         {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line, "layer": "below"}
     )
+
+
+def decades(values: Sequence[float], footroom: float = 1.0, headroom: float = 1.1) -> tuple[float, float]:
+    """The powers of ten around the values, so that an axis moves in few large steps while points arrive. A value so many times
+    larger than the smallest power, or smaller than the largest, still stands on its axis."""
+    return 10.0 ** floor(log10(min(values) / footroom)), 10.0 ** ceil(log10(max(values) * headroom))

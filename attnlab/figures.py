@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
-from math import ceil, floor, log10
+from math import log10
 
 from attnlab import chart_parts, cost
-from attnlab.chart_style import EDGE_AXIS, SYMBOLS, TEXT_PX, Figure, Trace, annotate, color, reference_line
+from attnlab.chart_style import EDGE_AXIS, SYMBOLS, TEXT_PX, Figure, Trace, annotate, color, decades, reference_line
 from attnlab.claims import CLAIMS
 from attnlab.hardware import dense_peak_tflops
 from attnlab.measurement import STATUS_WORDS, Measurement
@@ -60,7 +60,7 @@ def latency(run: Run, clock: str = "device") -> Figure:
     low, high = 0.01, 100.0
     if values:
         marked = any(trace["y"] != [None] for trace in edge)
-        low, high = _decades(values, headroom=2.5 if marked else 1.1)
+        low, high = decades(values, headroom=2.5 if marked else 1.1)
         layout["yaxis"]["autorangeoptions"] = {"include": [low, high]}
     else:
         layout["yaxis"] |= {"autorange": False, "range": [log10(low), log10(high)]}
@@ -88,7 +88,7 @@ def memory(run: Run) -> Figure:
         data.append(chart_parts.marks(run, path, "oom", full, heights, side="top"))
         data.append(chart_parts.growth_line(run, path, "memory"))
     # With the capacity known the axis spans five decades from the start, so that the line stays where it is.
-    low, high = _decades([*values, capacity, capacity / 1e5] if capacity else values or [2**20, 2**30], headroom=2)
+    low, high = decades([*values, capacity, capacity / 1e5] if capacity else values or [2**20, 2**30], headroom=2)
     layout = chart_parts.layout_of(run, "Peak memory", "added by one call")
     ticks = [1 << i for i in range(0, 64, 2 if high / low < 1e5 else 4)]
     layout["yaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [size(tick) for tick in ticks]}
@@ -351,8 +351,3 @@ def _falls(heights: list[float | None]) -> bool:
     """Whether a line is highest in its left half, as far as three points can say so."""
     known = [(y, i) for i, y in enumerate(heights) if y]
     return len(known) > 2 and max(known)[1] < len(heights) / 2
-
-
-def _decades(values: list[float], headroom: float = 1.1) -> list[float]:
-    """The whole decades around the values, so that a y axis moves in few large steps while points arrive."""
-    return [10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values) * headroom))]

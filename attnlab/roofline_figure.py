@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from math import ceil, floor, log10
+from math import ceil, log10
 
 from attnlab.chart_parts import visible
 from attnlab.chart_style import (
@@ -24,6 +24,7 @@ from attnlab.chart_style import (
     Trace,
     annotate,
     color,
+    decades,
     frame,
     seq_text,
 )
@@ -31,6 +32,7 @@ from attnlab.estimate import DATA_SHEET, KEEPS_SCORES, MEASURED, Roof, Standing,
 from attnlab.problem import AttentionProblem
 from attnlab.units import ms, percent
 
+ROOM = (1.2, 1.3)  # below and above what is drawn
 MADE_FOR_PX = 640  # half of the page
 LEGEND_ENTRIES_A_ROW = 2
 FLOORS = (("standard", "standard"), ("flash", "flash"))  # (path, whose colour)
@@ -43,10 +45,10 @@ def roofline(
     paths = list(dict.fromkeys(s.measurement.path for s in standings))
     xs = [s.flop_per_byte for s in standings]
     xs += [intensity(problem, path) for problem in problems for path, _ in FLOORS]
-    low_x, high_x = _decades([*xs, *(roof.ridge for roof in roofs)])
+    low_x, high_x = decades([*xs, *(roof.ridge for roof in roofs)], *ROOM)
     heights = [s.tflops for s in standings] + [roof.peak_tflops for roof in roofs]
     heights += [roof.tflops_at(x) for roof in roofs for x in (min(xs),)] if xs else []
-    low_y, high_y = _decades(heights or [1, 100])[0], 6 * max(heights or [100])  # room for the words above the roof
+    low_y, high_y = decades(heights or [1, 100], *ROOM)[0], 6 * max(heights or [100])  # room for the words above the roof
     data = [_roof_line(roof, low_x, high_x) for roof in roofs]
     data += [_points(path, [s for s in standings if s.measurement.path == path]) for path in paths]
     data += [_flags(path, [s for s in standings if s.measurement.path == path and s.impossible]) for path in paths]
@@ -74,7 +76,7 @@ def floors(roof: Roof | None, standings: Sequence[Standing], problems: Sequence[
     measured = [_times(path, [s for s in standings if s.measurement.path == path]) for path in paths]
     data += [trace | {"visible": visible(trace["legendgroup"], paths, bool(mark))} for trace in measured]
     heights = [y for line in lines.values() for y in line] + [s.measurement.device_ms for s in standings]
-    low_y, high_y = _decades(heights or [0.01, 100])
+    low_y, high_y = decades(heights or [0.01, 100], *ROOM)
     layout = _layout("Time and its floor", "ms", 2, f"sequence length{_marked(mark)}")
     step = (seqs[-1] / seqs[0]) ** (1 / max(1, len(seqs) - 1)) or 2
     step = step if step > 1 else 2
@@ -199,11 +201,6 @@ def _layout(title: str, subtitle: str, entries: int, x_title: str) -> Layout:
 
 def _marked(mark: str) -> str:
     return f" · {escape(mark)}" if mark else ""
-
-
-def _decades(values: Sequence[float], headroom: float = 1.3) -> tuple[float, float]:
-    """Powers of ten around all of them."""
-    return 10.0 ** floor(log10(min(values) / 1.2)), 10.0 ** ceil(log10(max(values) * headroom))
 
 
 def _powers(low: float, high: float) -> list[float]:
