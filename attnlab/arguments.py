@@ -38,7 +38,6 @@ from attnlab.sweep import (
 )
 
 MAX_STEPS = 100_000
-COMMANDS = ("compare", "sweep", "check", "record", "roofline", "plan", "claims", "export", "import", "doctor")
 FORMATS = ("json", "csv", "parquet", "md", "html")  # of an export, an option and a file each
 
 
@@ -53,18 +52,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """What was typed: `command`, its options, and `parser`, which words a refusal. Bad arguments leave by SystemExit(2)."""
     parser = _Parser(prog=PROGRAM, description="Standard attention and FlashAttention, measured.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", metavar=f"{{{','.join(COMMANDS)}}}")
-    for name, add, text in (
-        ("compare", _add_compare, "two paths back to back, round by round, wall clock"),
-        ("sweep", _add_sweep, "latency and memory against sequence length, as a live table"),
-        ("check", _add_check, "a look at the answers: exactness, determinism, edges, support"),
-        ("record", _add_record, "a sweep or a look, written as a file that the page replays"),
-        ("roofline", _add_roofline, "time on paper: FLOPs over peak and bytes over bandwidth"),
-        ("plan", _add_plan, "what each path needs of a device's memory, and what fits"),
-        ("claims", _add_claims, "what people say of FlashAttention, tested here"),
-        ("export", _add_export, "a run as files: JSON, CSV, Parquet, Markdown, HTML, PNG and SVG"),
-        ("import", _add_import, "runs from other machines into the store: JSON files, or folders of them"),
-        ("doctor", _add_doctor, "what is installed, whether it works, and what to do about the rest"),
-    ):
+    for name, (add, text) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.set_defaults(parser=command)
         add(command)
@@ -335,3 +323,17 @@ def sweep_of(arguments: argparse.Namespace, device_kind: str) -> Sweep:
         precision=arguments.precision,
         l2=arguments.l2,
     )
+
+
+COMMANDS = {  # what adds a command's options, and what it is for
+    "compare": (_add_compare, "two paths back to back, round by round, wall clock"),
+    "sweep": (_add_sweep, "latency and memory against sequence length, as a live table"),
+    "check": (_add_check, "a look at the answers: exactness, determinism, edges, support"),
+    "record": (_add_record, "a sweep or a look, written as a file that the page replays"),
+    "roofline": (_add_roofline, "time on paper: FLOPs over peak and bytes over bandwidth"),
+    "plan": (_add_plan, "what each path needs of a device's memory, and what fits"),
+    "claims": (_add_claims, "what people say of FlashAttention, tested here"),
+    "export": (_add_export, "a run as files: JSON, CSV, Parquet, Markdown, HTML, PNG and SVG"),
+    "import": (_add_import, "runs from other machines into the store: JSON files, or folders of them"),
+    "doctor": (_add_doctor, "what is installed, whether it works, and what to do about the rest"),
+}

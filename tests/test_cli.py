@@ -47,7 +47,7 @@ def attnlab(*words, env, timeout=120):
 
 
 def test_every_command_has_what_does_its_work():
-    assert tuple(cli.RUN) == arguments.COMMANDS
+    assert tuple(cli.RUN) == tuple(arguments.COMMANDS)
 
 
 @pytest.mark.parametrize(
