@@ -191,6 +191,15 @@ def test_what_events_span_is_found_from_samples_queued_ahead_alone(needs_ms, fou
     assert len(timer.sleeps_ms) == sleeps and max(timer.sleeps_ms) <= timing.LONGEST_SLEEP_MS
 
 
+def test_what_events_span_lies_between_batches_that_differ_by_turns():
+    class Turns(BusyHost):
+        def _batch(self, call, count, sleep_ms, l2):
+            self.sleeps_ms.append(sleep_ms)
+            return [0.003 + 0.0004 * (len(self.sleeps_ms) % 2)] * count, [0.01] * count, [True] * count
+
+    assert Turns(0)._spans_ms(nothing, "cold") == pytest.approx(0.0032)
+
+
 def test_a_series_without_a_pace_is_queued_at_once():
     card, series = Card(), Series()
     card._sample(series, nothing, Stop(10.0, 5, 0.01), nothing, "cold", (), time.perf_counter(), nvml.Conditions())
