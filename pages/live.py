@@ -287,6 +287,7 @@ state["page_runs"] = True
 if wanted and not waits and painted and snapshot.run and pace == 1:  # a public server may have refused; many take turns
     lab.wait_for_point(snapshot.run, FIRST_POINT_WAIT_S)
 results()
+viewers.others_first()  # all see their charts before anybody sees what is below them
 rates_slot, closer_slot = st.columns([1, 2], gap="small")
 with rates_slot:
     rates()

@@ -29,7 +29,7 @@ from attnlab.problem import ALIGNMENT
 from attnlab.run import Run, Snapshot, WorkerState
 from attnlab.store import Store
 from attnlab.sweep import default_sweep
-from attnlab.ui import chart, controls, link, onepoint, shared_runs, shell, status
+from attnlab.ui import chart, controls, link, onepoint, shared_runs, shell, status, viewers
 from attnlab.ui.controls import Form
 from attnlab.ui.text import escape
 
@@ -128,6 +128,15 @@ def recorded_run():
 
 
 # The form
+
+
+def test_where_tabs_take_turns_all_see_their_charts_before_one_sees_what_is_below_them(open_page, monkeypatch):
+    page, drawn, draw = open_page(), [], chart.plotly_chart
+    monkeypatch.setattr(chart, "plotly_chart", lambda *of, key, **how: (drawn.append(key), draw(*of, key=key, **how)))
+    monkeypatch.setattr(viewers, "others_first", lambda: drawn.append("others"))
+    page.run()
+    assert not page.exception
+    assert drawn[:5] == ["latency", "memory", "speedup", "others", "efficiency"]
 
 
 def test_the_sliders_have_the_ranges_of_the_project(open_page):

@@ -1,6 +1,7 @@
 """The more tabs look, the less often each of them does."""
 
 import inspect
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -90,9 +91,14 @@ def another_waits() -> bool:
     """Whether another thread cannot draw now."""
     turn = viewers._turn()
     with ThreadPoolExecutor(1) as others:
-        if others.submit(turn.acquire, blocking=False).result():
-            return others.submit(turn.release).result() is not None
-        return True
+        return not (others.submit(turn.take, 0).result() and others.submit(turn.give).result())
+
+
+def until(true) -> None:
+    began = time.perf_counter()
+    while not true():
+        assert time.perf_counter() - began < 30, "it did not come"
+        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -119,11 +125,44 @@ def test_a_tab_that_draws_without_end_keeps_no_other_from_it(tabs, turn, monkeyp
     tabs(25)
     monkeypatch.setattr(viewers, "TURN_S", 0.01)
     with ThreadPoolExecutor(1) as others:
-        others.submit(turn.acquire).result()
+        others.submit(turn.take, 0).result()
         with viewers.drawing():
             pass
         assert another_waits(), "the other's turn is still its own"
-        others.submit(turn.release).result()
+        others.submit(turn.give).result()
+
+
+@pytest.mark.parametrize(("n", "order"), [(25, ["charts", 0, 1, 2, "rest"]), (10, ["charts", "rest"])])
+def test_those_who_wait_draw_in_the_order_they_came_before_a_tab_goes_on(tabs, turn, n, order):
+    tabs(n)
+    drawn = []
+
+    def draw(i):
+        with viewers.drawing():
+            drawn.append(i)
+
+    with ThreadPoolExecutor(3) as others, viewers.drawing():
+        drawn.append("charts")
+        for i in range(3 if n > viewers.FEW else 0):
+            others.submit(draw, i)
+            until(lambda i=i: len(turn._waiting) == i + 1)
+        viewers.others_first()
+        drawn.append("rest")
+    assert drawn == order
+
+
+def test_a_tab_that_lets_the_others_go_first_and_waits_too_long_goes_on_without_a_turn(tabs, turn, monkeypatch):
+    tabs(25)
+    with ThreadPoolExecutor(1) as others:
+        with viewers.drawing():
+            other = others.submit(turn.take, 60)
+            until(lambda: turn._waiting)
+            monkeypatch.setattr(viewers, "TURN_S", 0.01)
+            viewers.others_first()
+            assert other.result()
+        assert another_waits(), "the other's turn is still its own"
+        others.submit(turn.give).result()
+    assert not another_waits()
 
 
 def test_a_tab_that_only_asks_whether_there_are_many_is_none_of_them(tabs):

@@ -71,21 +71,63 @@ def keep_gap(drawn_at: float) -> None:
         wait(drawn_at + GAP_S * now - time.monotonic(), time.sleep)
 
 
+class Turn:
+    """A lock that goes to who has waited longest; the thread that has it may take it again."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._thread: int | None = None  # that has it,
+        self._times = 0  # and so many times
+        self._waiting: dict[int, threading.Event] = {}  # by thread, in the order in which they came
+
+    def take(self, timeout_s: float) -> bool:
+        """True with the lock; False where it did not come in time."""
+        me, mine = threading.get_ident(), threading.Event()
+        with self._guard:
+            if self._thread in (None, me):
+                self._thread, self._times = me, self._times + 1
+                return True
+            self._waiting[me] = mine
+        mine.wait(timeout_s)
+        with self._guard:
+            self._waiting.pop(me, None)
+            return self._thread == me  # it may have come at the last moment
+
+    def give(self) -> bool:
+        """False where this thread does not have it."""
+        with self._guard:
+            if self._thread != threading.get_ident():
+                return False
+            self._times -= 1
+            if self._times == 0:
+                self._thread = next(iter(self._waiting), None)
+                if self._thread is not None:
+                    self._times = 1
+                    self._waiting.pop(self._thread).set()
+            return True
+
+
 @st.cache_resource(show_spinner=False)
-def _turn() -> threading.RLock:
-    return threading.RLock()
+def _turn() -> Turn:
+    return Turn()
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
     """Where there are many tabs, one draws after the other. Side by side all of them would be done as late as the last, and
     what is done would go out later still, because the thread that sends it waits for each of them."""
-    mine = many() and _turn().acquire(timeout=TURN_S)
+    mine = many() and _turn().take(TURN_S)
     try:
         yield
     finally:
         if mine:
-            _turn().release()
+            _turn().give()
+
+
+def others_first() -> None:
+    """Between two parts of a drawing: whoever waits draws now, then this tab goes on."""
+    if _turn().give():
+        _turn().take(TURN_S)
 
 
 def let_it_go() -> None:
