@@ -288,6 +288,7 @@ def call_ms(m: Measurement) -> float:
 def predict_ms(problem: AttentionProblem, path: str, known: Iterable[Measurement], device_kind: str) -> float:
     """Milliseconds of one call, from shorter points of the same path; from a conservative rate when there are none.
 
+    What a GPU works grows with the FLOPs; what a caller waits beside it does not, and beside a short point is most of it.
     A straight line in FLOPs through the two longest points leaves the constant cost of a launch out of the slope. It is
     held between half and twice the time in proportion to the FLOPs; below that only where the launch is the cost.
     """
@@ -298,22 +299,23 @@ def predict_ms(problem: AttentionProblem, path: str, known: Iterable[Measurement
     flops = counted(problem)
     slow_ms = flops / CONSERVATIVE_TFLOPS[device_kind] / 1e9
     timed = sorted(
-        (counted(m.problem), call_ms(m), m.launch_bound)
+        (counted(m.problem), (device_kind == "cuda" and m.device_ms) or call_ms(m), call_ms(m), m.launch_bound)
         for m in known
         if m.status in ("ok", "suspect") and call_ms(m) > 0
     )
     if not timed:
         return slow_ms
-    last_flops, last_ms, launch_bound = timed[-1]
+    last_flops, last_ms, last_call_ms, launch_bound = timed[-1]
+    beside_ms = last_call_ms - last_ms
     proportional_ms = last_ms * flops / last_flops
     if len(timed) == 1 or flops > FAR * last_flops:
         # Where the last point may be all launch and no computing; on a CPU nothing tells.
         overhead = launch_bound or device_kind == "cpu"
-        return max(last_ms, min(proportional_ms, slow_ms)) if overhead else proportional_ms
+        return beside_ms + (max(last_ms, min(proportional_ms, slow_ms)) if overhead else proportional_ms)
     more_flops = last_flops - timed[-2][0]  # none where a window leaves one query the same keys at every length
     slope = max((last_ms - timed[-2][1]) / more_flops, 0.0) if more_flops else 0.0
     lowest_ms = last_ms if launch_bound else proportional_ms / 2
-    return min(max(last_ms + slope * (flops - last_flops), lowest_ms), 2 * proportional_ms)
+    return beside_ms + min(max(last_ms + slope * (flops - last_flops), lowest_ms), 2 * proportional_ms)
 
 
 def water_level(needed: Sequence[float], total: float) -> float:

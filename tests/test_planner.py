@@ -178,6 +178,15 @@ def test_a_far_point_is_predicted_in_proportion():
     assert predict_ms(problem_at(65_536), "standard", known, "cuda") == pytest.approx(12.0 * 256)
 
 
+def test_what_a_caller_waits_beside_the_work_does_not_grow_with_it():
+    """A busy host made 0.6 ms of a wait for 0.04 ms of work; 128 times as far that was a skipped point."""
+    known = [replace(point(problem_at(512), "flash", 0.04), wall_ms=0.6, launch_bound=bound) for bound in (False, True)]
+    far = [predict_ms(problem_at(65_536), "flash", [one], "cuda") for one in known]
+    assert far == [pytest.approx(0.04 * 128**2 + 0.56)] * 2
+    more = [replace(point(problem_at(seq), "flash", ms), wall_ms=0.6) for seq, ms in ((256, 0.02), (512, 0.05))]
+    assert predict_ms(problem_at(1024), "flash", more, "cuda") == pytest.approx(0.17 + 0.55)
+
+
 def test_points_without_a_time_do_not_predict():
     known = [point(problem_at(128), "flash", None, "fault"), point(problem_at(256), "flash", None, "unsupported")]
     assert predict_ms(problem_at(512), "flash", known, "cuda") == predict_ms(problem_at(512), "flash", [], "cuda") > 0

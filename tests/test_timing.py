@@ -160,7 +160,7 @@ class Card(timing.CudaTimer):
 
     def _batch(self, call, count, sleep_ms, l2):
         self.did.append(count)
-        return [5.0] * count, [0.01] * count, [True] * count
+        return [5.0] * count, [0.01] * count, [0.05] * count, [True] * count
 
     def rest(self, series):
         self.did.append("rest" if series.pace else "no rest")
@@ -181,7 +181,7 @@ class BusyHost(timing.CudaTimer):
     def _batch(self, call, count, sleep_ms, l2):
         self.sleeps_ms.append(sleep_ms)
         ahead = [sleep_ms >= self.needs_ms or i < count // 3 for i in range(count)]
-        return [0.003 if queued else 0.2 for queued in ahead], [0.01] * count, ahead
+        return [0.003 if queued else 0.2 for queued in ahead], [0.01] * count, [0.05] * count, ahead
 
 
 @pytest.mark.parametrize(("needs_ms", "found_ms", "sleeps"), [(0, 0.003, 1), (10, 0.003, 3), (1000, 0.0, 6)])
@@ -195,9 +195,26 @@ def test_what_events_span_lies_between_batches_that_differ_by_turns():
     class Turns(BusyHost):
         def _batch(self, call, count, sleep_ms, l2):
             self.sleeps_ms.append(sleep_ms)
-            return [0.003 + 0.0004 * (len(self.sleeps_ms) % 2)] * count, [0.01] * count, [True] * count
+            times_ms = [0.003 + 0.0004 * (len(self.sleeps_ms) % 2)] * count
+            return times_ms, [0.01] * count, [0.05] * count, [True] * count
 
     assert Turns(0)._spans_ms(nothing, "cold") == pytest.approx(0.0032)
+
+
+def test_behind_a_sleep_there_is_room_for_all_that_is_queued_with_a_call():
+    """A flush and two events took a slow host longer than the call: half of what came after the first batch was late."""
+
+    class SlowHost(Card):
+        def _batch(self, call, count, sleep_ms, l2):
+            self.did.append(count)
+            in_time = [(i + 1) * 0.05 < sleep_ms for i in range(count)]
+            return [0.001] * count, [0.015] * count, [0.05] * count, in_time
+
+    host, series = SlowHost(), Series()
+    host._sample(
+        series, nothing, Stop(10.0, 5, 0.01, wanted=60), nothing, "cold", (), time.perf_counter(), nvml.Conditions()
+    )
+    assert len(host.did) > 2 and not series.unused
 
 
 def test_a_series_without_a_pace_is_queued_at_once():

@@ -48,7 +48,7 @@ BATCH_MS = 60.0  # about as much device time as is queued at once: a cancel wait
 FIRST_SLEEP_MS, LONGEST_SLEEP_MS = 0.3, 50.0
 CALIBRATION_SAMPLES, CALIBRATION_SLEEP_MS = 50, 3.0  # what a pair of events spans; three times what queueing them takes
 CALIBRATION_BATCHES = 8  # even: on an H200 batches differ by some 0.4 µs, mostly by turns
-FIRST_HOST_MS = 0.3  # a guess at what launching takes, for the first sleep alone
+FIRST_QUEUE_MS = 0.3  # a guess at what queueing a sample takes, for the first sleep alone
 REST_S = 0.05  # before samples are taken anew because the clock moved
 
 LATE = "launch cost may be inside"
@@ -72,12 +72,14 @@ class Series:
     """What has been timed of one path on one problem, from however many visits. Times in ms, in time order.
 
     unused   place in samples_ms → why that sample does not count; impossible ones and outliers are found by `counting`
-    hosts_ms what launching a call took the host, for the samples of the last batch
+    hosts_ms what launching a call took the host, for the samples of the last batch; queues_ms: with what goes before and
+             after it in the queue
     """
 
     samples_ms: list[float] = field(default_factory=list)
     unused: dict[int, str] = field(default_factory=dict)
     hosts_ms: list[float] = field(default_factory=list)
+    queues_ms: list[float] = field(default_factory=list)
     walls_ms: list[float] = field(default_factory=list)
     graphs_ms: list[float] = field(default_factory=list)
     no_graph: str = ""  # why there is no graph, once that is known
@@ -286,7 +288,7 @@ class CudaTimer:
         is too slow for any."""
         sleep_ms, count = CALIBRATION_SLEEP_MS, CALIBRATION_SAMPLES
         while True:
-            times_ms, _, in_time = self._batch(call, count, sleep_ms, l2)
+            times_ms, *_, in_time = self._batch(call, count, sleep_ms, l2)
             ahead_ms = [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
             if 2 * len(ahead_ms) >= count:
                 return statistics.median(ahead_ms)
@@ -326,13 +328,18 @@ class CudaTimer:
         """How often the allocator has asked the driver for memory so far."""
         return torch.cuda.memory_stats(self.device).get("segment.all.allocated", 0)
 
-    def _batch(self, call: Call, count: int, sleep_ms: float, l2: str) -> tuple[list[float], list[float], list[bool]]:
-        """Queues `count` samples behind a sleep and waits for them: (device ms, host ms to launch, whether in time)."""
+    def _batch(
+        self, call: Call, count: int, sleep_ms: float, l2: str
+    ) -> tuple[list[float], list[float], list[float], list[bool]]:
+        """Queues `count` samples behind a sleep and waits for them: (device ms, host ms to launch the call, host ms to queue
+        the sample, whether in time)."""
         pairs = [(self._event(), self._event()) for _ in range(count)]
         hosts_ms: list[float] = []
+        queues_ms: list[float] = []
         in_time: list[bool] = []
         torch.cuda._sleep(int(sleep_ms * self._cycles_per_ms))
         for start, end in pairs:
+            began = time.perf_counter()
             if l2 == "cold":
                 self._flush.zero_()
             start.record()
@@ -341,9 +348,10 @@ class CudaTimer:
             hosts_ms.append((time.perf_counter() - before) * 1e3)
             end.record()
             in_time.append(not start.query())
+            queues_ms.append((time.perf_counter() - began) * 1e3)
         torch.cuda.synchronize(self.device)
         times_ms = [max(start.elapsed_time(end) - self.beside_ms[l2], 0.0) for start, end in pairs]
-        return times_ms, hosts_ms, in_time
+        return times_ms, hosts_ms, queues_ms, in_time
 
     def rest(self, series: Series) -> None:
         if series.pace is not None:
@@ -387,12 +395,13 @@ class CudaTimer:
         while not stop.reached(series.counting(limits), len(series.samples_ms) - begun, missing, started):
             check()
             # Twice what queueing the batch should take: being early costs a little, being late spoils the samples.
-            host_ms = series.host_ms or FIRST_HOST_MS
-            count = max(1, min(count, int(LONGEST_SLEEP_MS / (2 * host_ms))))
+            queue_ms = statistics.median(series.queues_ms) if series.queues_ms else FIRST_QUEUE_MS
+            count = max(1, min(count, int(LONGEST_SLEEP_MS / (2 * queue_ms))))
             if series.pace is not None:
                 count = min(count, series.pace.calls)
                 self.rest(series)
-            times_ms, series.hosts_ms, in_time = self._batch(call, count, 0.2 + 2 * host_ms * count, l2)
+            sleep_ms = 0.2 + 2 * queue_ms * count
+            times_ms, series.hosts_ms, series.queues_ms, in_time = self._batch(call, count, sleep_ms, l2)
             if series.pace is None and clock_moved(*clock_range(earlier, series.conditions)):
                 series.unused |= dict.fromkeys(set(range(begun)) - set(series.unused), MOVED)
                 earlier = nvml.Conditions()
@@ -438,7 +447,7 @@ class CudaTimer:
         burst = series.pace.calls if series.pace else count
         for begun in range(0, count, burst):
             self.rest(series)
-            times_ms, _, in_time = self._batch(graph.replay, min(burst, count - begun), 0.5, l2)
+            times_ms, *_, in_time = self._batch(graph.replay, min(burst, count - begun), 0.5, l2)
             series.graphs_ms += [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
 
 
