@@ -175,7 +175,7 @@ class Worker:
         self.bench.facts = replace(self.facts, matmul_tflops=tuple(map(tuple, rates)), copy_tbs=copy_tbs)
 
     def measure(self, problem: AttentionProblem, command: dict[str, Any]) -> None:
-        from attnlab.measure.timing import Stop
+        from attnlab.measure.series import Stop
 
         self.bench.step(
             problem,

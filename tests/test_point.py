@@ -13,7 +13,7 @@ from attnlab import cost
 from attnlab.measure import point as point_module
 from attnlab.measure.inputs import make_call, make_inputs
 from attnlab.measure.point import Bench
-from attnlab.measure.timing import Stop
+from attnlab.measure.series import Stop
 from attnlab.measurement import Measurement
 from attnlab.paths import FAULTS, PATHS, PathInfo
 from attnlab.paths.base import load

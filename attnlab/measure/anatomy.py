@@ -20,7 +20,8 @@ from attnlab import cost
 from attnlab.finding import Finding
 from attnlab.measure.inputs import Outputs, make_call, make_inputs
 from attnlab.measure.kernels import main_kernel, names
-from attnlab.measure.timing import Check, Series, Stop, Timer
+from attnlab.measure.series import Series, Stop
+from attnlab.measure.timing import Check, Timer
 from attnlab.measure.trial import Verdict
 from attnlab.paths.base import Path, hidden_pairs
 from attnlab.problem import FORWARD, AttentionProblem

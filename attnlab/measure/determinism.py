@@ -21,7 +21,8 @@ from attnlab.finding import Finding, finite
 from attnlab.interval import median_interval
 from attnlab.measure import memory
 from attnlab.measure.inputs import Call, make_call, make_inputs
-from attnlab.measure.timing import Check, Series, Stop, Timer
+from attnlab.measure.series import Series, Stop
+from attnlab.measure.timing import Check, Timer
 from attnlab.measure.trial import Verdict
 from attnlab.paths.base import first_line
 from attnlab.problem import AttentionProblem

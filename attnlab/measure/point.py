@@ -24,7 +24,8 @@ from attnlab.measure.examine import REFUSABLE, Look, examiner
 from attnlab.measure.facts import device_facts
 from attnlab.measure.inputs import Call, Outputs, make_call, make_inputs
 from attnlab.measure.kernels import Ran
-from attnlab.measure.timing import Cancelled, Check, Series, Stop, make_timer
+from attnlab.measure.series import Series, Stop
+from attnlab.measure.timing import Cancelled, Check, make_timer
 from attnlab.measure.trial import DeviceLost, Say, Trials, Verdict, device_fault
 from attnlab.measurement import Measurement, clock_moved
 from attnlab.paths.base import first_line

@@ -26,21 +26,17 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from attnlab import nvml
-from attnlab.interval import relative_half_width
 from attnlab.measure.kernels import timeline
+from attnlab.measure.series import HURRIED, LATE, MOVED, Series, Stop
 from attnlab.measurement import clock_moved
 from attnlab.paths.base import first_line
 from attnlab.roofline import Floor, Pace
-from attnlab.samples import sort_out
 
-MAX_SAMPLES = 300
-SPARE_SAMPLES = 20  # so many more than the minimum may be tried when samples do not count
 RETRIES = 2  # of a series during which the card's clock moved
 FLUSH_FACTOR = 2  # of the reported L2 size
 SMALLEST_FLUSH_BYTES = 64 << 20
@@ -51,12 +47,6 @@ CALIBRATION_BATCHES = 8  # even: on an H200 batches differ by some 0.4 µs, most
 FIRST_QUEUE_MS = 0.3  # a guess at what queueing a sample takes, for the first sleep alone
 REST_S = 0.05  # before samples are taken anew because the clock moved
 
-LATE = "launch cost may be inside"
-MOVED = "the clock moved meanwhile"
-DRIFTED = "the times were still on their way to where they stayed"
-HURRIED = "the card had no rest between calls of such hard work"
-DRIFT = 0.01
-
 
 class Cancelled(Exception):
     """The run was cancelled between two calls."""
@@ -65,100 +55,6 @@ class Cancelled(Exception):
 Call = Callable[[], Any]
 Check = Callable[[], None]  # raises Cancelled
 PaceOf = Callable[[float], Pace | None]  # of calls of so many ms
-
-
-@dataclass
-class Series:
-    """What has been timed of one path on one problem, from however many visits. Times in ms, in time order.
-
-    unused   place in samples_ms → why that sample does not count; impossible ones and outliers are found by `counting`
-    hosts_ms what launching a call took the host, for the samples of the last batch; queues_ms: with what goes before and
-             after it in the queue
-    """
-
-    samples_ms: list[float] = field(default_factory=list)
-    unused: dict[int, str] = field(default_factory=dict)
-    hosts_ms: list[float] = field(default_factory=list)
-    queues_ms: list[float] = field(default_factory=list)
-    walls_ms: list[float] = field(default_factory=list)
-    graphs_ms: list[float] = field(default_factory=list)
-    no_graph: str = ""  # why there is no graph, once that is known
-    readings: list[nvml.Reading] = field(default_factory=list)
-    unfilled: bool = False
-    pace: Pace | None = None  # None: a call follows the one before it
-
-    def counting(self, limits: Sequence[Floor] = ()) -> list[float]:
-        """The samples that count, neither unused nor impossible nor outliers."""
-        impossible, outliers = sort_out(self.samples_ms, limits, self.unused)
-        without = {*self.unused, *impossible, *outliers}
-        return [ms for i, ms in enumerate(self.samples_ms) if i not in without]
-
-    def drop(self, why: str) -> None:
-        """All samples so far; new ones will take their place."""
-        self.unused |= {i: why for i in range(len(self.samples_ms)) if i not in self.unused}
-        self.readings.clear()
-
-    @property
-    def conditions(self) -> nvml.Conditions:
-        return nvml.Conditions.of(self.readings)
-
-    @property
-    def host_ms(self) -> float | None:
-        return statistics.median(self.hosts_ms) if self.hosts_ms else None
-
-    def count_late(self) -> None:
-        """Where the queue cannot be kept full, late samples are better than few; `unfilled` marks the series."""
-        late = [i for i, why in self.unused.items() if why == LATE]
-        if len(late) <= len(self.samples_ms) - len(self.unused):
-            return
-        for i in late:
-            del self.unused[i]
-        self.unfilled = True
-
-    def leave_drift(self, limits: Sequence[Floor]) -> None:
-        """Takes out the first third of what counts when all of it lies on one side of all of the last third: a card that
-        has just begun to work, or has just done heavier work, changes its clock and finds its level in a tenth of a second.
-        """
-        impossible, outliers = sort_out(self.samples_ms, limits, self.unused)
-        without = {*self.unused, *impossible, *outliers}
-        places = [i for i in range(len(self.samples_ms)) if i not in without]
-        third = len(places) // 3
-        if third < 4:  # of 8 samples without a drift 4 lie apart from the other 4 in 3 cases of 100
-            return
-        first, last = ([self.samples_ms[i] for i in part] for part in (places[:third], places[-third:]))
-        apart = max(first) < min(last) or min(first) > max(last)
-        if apart and abs(statistics.median(last) / statistics.median(first) - 1) > DRIFT:
-            self.unused |= dict.fromkeys(places[:third], DRIFTED)
-
-    @property
-    def used_s(self) -> float:
-        """Time that the device spent inside samples."""
-        return sum(self.samples_ms + self.graphs_ms) / 1e3
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When sampling ends: the interval is within `target` and there are `wanted` samples, or `budget_s` is used up, but not
-    before `min_samples` count, unless as many as were missing have been taken in vain and, while there is time, SPARE_SAMPLES
-    more: what was planned for is what it may cost."""
-
-    budget_s: float
-    min_samples: int
-    target: float
-    wanted: int = 0
-
-    def missing(self, counting: list[float]) -> int:
-        """How many samples are to be taken at least."""
-        return max(1, self.min_samples - len(counting))
-
-    def reached(self, counting: list[float], taken: int, missing: int, started: float) -> bool:
-        """`taken`: all samples since this began, those that do not count included; `missing`: when it began."""
-        over = time.perf_counter() - started >= self.budget_s
-        if len(counting) < self.min_samples:
-            return taken >= missing + (0 if over else SPARE_SAMPLES)
-        if over or taken >= MAX_SAMPLES:
-            return True
-        return len(counting) >= self.wanted and relative_half_width(counting) <= self.target
 
 
 def at_once(ms: float) -> Pace | None:
@@ -222,6 +118,20 @@ class HostTimer:
 
     def graph(self, series: Series, call: Call, count: int, check: Check, l2: str) -> None:
         """A host has no CUDA graphs, and nothing to say about it."""
+
+
+class Batch(NamedTuple):
+    """Samples that were queued together, one value for each."""
+
+    times_ms: list[float]  # on the device
+    hosts_ms: list[float]  # what launching the call took the host, and
+    queues_ms: list[float]  # the whole sample, flush and events included
+    in_time: list[bool]  # whether it was queued before the device came to it
+
+    @property
+    def ahead_ms(self) -> list[float]:
+        """The times of those that were."""
+        return [ms for ms, queued in zip(self.times_ms, self.in_time, strict=True) if queued]
 
 
 class CudaTimer:
@@ -288,8 +198,7 @@ class CudaTimer:
         is too slow for any."""
         sleep_ms, count = CALIBRATION_SLEEP_MS, CALIBRATION_SAMPLES
         while True:
-            times_ms, *_, in_time = self._batch(call, count, sleep_ms, l2)
-            ahead_ms = [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
+            ahead_ms = self._batch(call, count, sleep_ms, l2).ahead_ms
             if 2 * len(ahead_ms) >= count:
                 return statistics.median(ahead_ms)
             if sleep_ms >= LONGEST_SLEEP_MS:
@@ -328,15 +237,10 @@ class CudaTimer:
         """How often the allocator has asked the driver for memory so far."""
         return torch.cuda.memory_stats(self.device).get("segment.all.allocated", 0)
 
-    def _batch(
-        self, call: Call, count: int, sleep_ms: float, l2: str
-    ) -> tuple[list[float], list[float], list[float], list[bool]]:
-        """Queues `count` samples behind a sleep and waits for them: (device ms, host ms to launch the call, host ms to queue
-        the sample, whether in time)."""
+    def _batch(self, call: Call, count: int, sleep_ms: float, l2: str) -> Batch:
+        """Queues `count` samples behind a sleep and waits for them."""
         pairs = [(self._event(), self._event()) for _ in range(count)]
-        hosts_ms: list[float] = []
-        queues_ms: list[float] = []
-        in_time: list[bool] = []
+        batch = Batch([], [], [], [])
         torch.cuda._sleep(int(sleep_ms * self._cycles_per_ms))
         for start, end in pairs:
             began = time.perf_counter()
@@ -345,13 +249,13 @@ class CudaTimer:
             start.record()
             before = time.perf_counter()
             call()
-            hosts_ms.append((time.perf_counter() - before) * 1e3)
+            batch.hosts_ms.append((time.perf_counter() - before) * 1e3)
             end.record()
-            in_time.append(not start.query())
-            queues_ms.append((time.perf_counter() - began) * 1e3)
+            batch.in_time.append(not start.query())
+            batch.queues_ms.append((time.perf_counter() - began) * 1e3)
         torch.cuda.synchronize(self.device)
-        times_ms = [max(start.elapsed_time(end) - self.beside_ms[l2], 0.0) for start, end in pairs]
-        return times_ms, hosts_ms, queues_ms, in_time
+        batch.times_ms.extend(max(start.elapsed_time(end) - self.beside_ms[l2], 0.0) for start, end in pairs)
+        return batch
 
     def rest(self, series: Series) -> None:
         if series.pace is not None:
@@ -400,14 +304,14 @@ class CudaTimer:
             if series.pace is not None:
                 count = min(count, series.pace.calls)
                 self.rest(series)
-            sleep_ms = 0.2 + 2 * queue_ms * count
-            times_ms, series.hosts_ms, series.queues_ms, in_time = self._batch(call, count, sleep_ms, l2)
+            batch = self._batch(call, count, 0.2 + 2 * queue_ms * count, l2)
+            series.hosts_ms, series.queues_ms = batch.hosts_ms, batch.queues_ms
             if series.pace is None and clock_moved(*clock_range(earlier, series.conditions)):
                 series.unused |= dict.fromkeys(set(range(begun)) - set(series.unused), MOVED)
                 earlier = nvml.Conditions()
             place = len(series.samples_ms)
-            series.unused |= {place + i: LATE for i, queued in enumerate(in_time) if not queued}
-            series.samples_ms += times_ms
+            series.unused |= {place + i: LATE for i, queued in enumerate(batch.in_time) if not queued}
+            series.samples_ms += batch.times_ms
             if time.perf_counter() - started < stop.budget_s:
                 series.leave_drift(limits)
             typical_ms = max(statistics.median(series.samples_ms), 1e-3)
@@ -447,8 +351,7 @@ class CudaTimer:
         burst = series.pace.calls if series.pace else count
         for begun in range(0, count, burst):
             self.rest(series)
-            times_ms, *_, in_time = self._batch(graph.replay, min(burst, count - begun), 0.5, l2)
-            series.graphs_ms += [ms for ms, queued in zip(times_ms, in_time, strict=True) if queued]
+            series.graphs_ms += self._batch(graph.replay, min(burst, count - begun), 0.5, l2).ahead_ms
 
 
 def clock_range(earlier: nvml.Conditions, now: nvml.Conditions) -> tuple[float | None, float | None]:

@@ -37,7 +37,7 @@ def both(timer: CudaTimer, call: Callable[[], object], names: bool) -> tuple[flo
     (flushing,) = timeline(timer._flush.zero_, timer.device)
     taken: list[float] = []
     groups: list[list[Kernel]] = []
-    ran = timeline(lambda: taken.extend(timer._batch(call, CALLS, 20.0, "cold")[0]), timer.device)
+    ran = timeline(lambda: taken.extend(timer._batch(call, CALLS, 20.0, "cold").times_ms), timer.device)
     for kernel in ran:
         if kernel.name == flushing.name and kernel.us > flushing.us / 2:
             groups.append([])
