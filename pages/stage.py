@@ -189,7 +189,7 @@ drawn, pace = situation(worker), viewers.pace()  # the worker as it was above, o
 
 @timer(run_every=pace)
 def pulse() -> None:
-    slower = viewers.pace() != pace and drawn[-1]
+    slower = viewers.pace() != pace and at_work()  # while nothing moves an audience may come
     if not state.pop("stage_page_runs", False) and (slower or situation(lab.snapshot().worker) != drawn):
         st.rerun()
 
