@@ -33,6 +33,7 @@ from attnlab.problem import AttentionProblem
 from attnlab.units import ms, percent
 
 ROOM = (1.2, 1.3)  # below and above what is drawn
+ARM = 8  # so many times lower than the ridge the axis begins at least, for the words beside the sloping arm of the roof
 MADE_FOR_PX = 640  # half of the page
 LEGEND_ENTRIES_A_ROW = 2
 FLOORS = (("standard", "standard"), ("flash", "flash"))  # (path, whose colour)
@@ -45,7 +46,7 @@ def roofline(
     paths = list(dict.fromkeys(s.measurement.path for s in standings))
     xs = [s.flop_per_byte for s in standings]
     xs += [intensity(problem, path) for problem in problems for path, _ in FLOORS]
-    low_x, high_x = decades([*xs, *(roof.ridge for roof in roofs)], *ROOM)
+    low_x, high_x = decades([*xs, *(x for roof in roofs for x in (roof.ridge / ARM, roof.ridge))], *ROOM)
     heights = [s.tflops for s in standings] + [roof.peak_tflops for roof in roofs]
     heights += [roof.tflops_at(x) for roof in roofs for x in (min(xs),)] if xs else []
     low_y, high_y = decades(heights or [1, 100], *ROOM)[0], 6 * max(heights or [100])  # room for the words above the roof

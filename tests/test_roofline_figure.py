@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from samples import H200
 
-from attnlab.estimate import estimate, intensity, roofs, standing
+from attnlab.estimate import MEASURED, Roof, estimate, intensity, roofs, standing
 from attnlab.measurement import Measurement
 from attnlab.problem import AttentionProblem
-from attnlab.roofline_figure import floors, roofline
+from attnlab.roofline_figure import ARM, floors, roofline
 
 PROBLEM = AttentionProblem(batch=4, seq_q=4096, heads=32, head_dim=128)
 PROBLEMS = [PROBLEM.at_seq(seq) for seq in (1024, 4096)]
@@ -40,6 +40,14 @@ def test_the_roof_is_two_straight_lines_that_meet_at_the_ridge():
     assert (sheet["line"]["dash"], measured["line"]["dash"]) == ("solid", "dash")
     assert "dense peak, data sheet: 989.5 TFLOP/s" in words(figure) and "measured: 779 TFLOP/s" in words(figure)
     assert "4.8 TB/s" in words(figure)
+
+
+@pytest.mark.parametrize("ridge", [5.0, 12.0, 200.0])
+def test_the_words_beside_the_arm_have_room_left_of_the_ridge(ridge):
+    roof = Roof(peak_tflops=0.2, bandwidth_tbs=0.2 / ridge, device="a CPU", source=MEASURED)
+    figure = roofline([roof], [], [AttentionProblem(batch=1, seq_q=512, heads=8, head_dim=64, dtype="float32")], "")
+    low, _ = figure["layout"]["xaxis"]["range"]
+    assert 10**low <= ridge / ARM
 
 
 def test_a_point_stands_at_its_intensity_and_rate():
