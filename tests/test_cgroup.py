@@ -2,6 +2,7 @@
 
 import pytest
 
+from attnlab import cgroup
 from attnlab.cgroup import room_bytes
 
 MIB = 1 << 20
@@ -51,3 +52,19 @@ def test_used_up_is_nothing(system):
 
 def test_a_system_without_groups(tmp_path):
     assert room_bytes(tmp_path, tmp_path / "nowhere") is None
+
+
+def test_the_container_bounds_what_a_point_and_a_comparison_may_take(monkeypatch):
+    """A comparison in a container of 3 GiB was killed: it looked at what the host had free."""
+    import torch
+
+    from attnlab.measure.compare import too_large
+    from attnlab.measure.memory import free_bytes
+    from attnlab.problem import AttentionProblem
+
+    cpu, problem = torch.device("cpu"), AttentionProblem(batch=1, seq_q=512, heads=2, head_dim=64, dtype="float32")
+    monkeypatch.setattr(cgroup, "room_bytes", lambda: None)
+    assert free_bytes(cpu) > 64 * MIB and too_large(problem, "flash", cpu) == ""
+    monkeypatch.setattr(cgroup, "room_bytes", lambda: MIB)
+    assert free_bytes(cpu) == MIB
+    assert too_large(problem, "flash", cpu).startswith("out of memory: predicted to need ")

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.autograd.profiler import profile  # torch.profiler's wrapper imports the compiler, 2.4 s, for the same events
 
+from attnlab import cgroup
 from attnlab.measure.kernels import main_operator
 
 CUDA_SOURCE = "peak of PyTorch's CUDA allocator above the inputs"
@@ -68,12 +69,15 @@ def release(device: torch.device) -> None:
 
 
 def free_bytes(device: torch.device) -> int:
-    """What a new point could take: free on the device plus cached by this process; on a CPU MemAvailable."""
+    """What a new point could take: free on the device plus cached by this process; on a CPU MemAvailable, as far as this
+    process's container goes."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     with open("/proc/meminfo") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    room = cgroup.room_bytes()
+    return free if room is None else min(free, room)
 
 
 def total_bytes(device: torch.device) -> int:
