@@ -7,6 +7,8 @@ START_AGAIN = "see the Environment page or python -m attnlab doctor, mend what i
 TABLE = (  # the first line whose words stand in the reason, whatever the case
     (("no module named", "cannot be loaded", "cannot open shared object"),
      "install what is missing: pip install -r requirements.txt"),
+    (("legal here:",),
+     "name one of them in ATTNLAB_DEVICE, or none; where a GPU should be, see whether nvidia-smi still answers"),
     (("driver", "device cannot be used", "no cuda-capable device", "no cuda gpus", "fallen off", "initialization error",
       "nvml"),
      "see whether nvidia-smi still answers: a driver that is gone needs a reset of the card or a restart of the machine"),

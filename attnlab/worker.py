@@ -16,7 +16,6 @@ import os
 import queue
 import signal
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -26,7 +25,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from attnlab import protocol
-from attnlab.cgroup import room_bytes
 from attnlab.measurement import Measurement
 from attnlab.paths import PATHS
 from attnlab.planner import REFINED_SAMPLES
@@ -35,6 +33,7 @@ from attnlab.sweep import default_sweep
 
 FATAL_EXIT = 3
 LOCK_POLL_S = 0.05
+LOCKS = "ATTNLAB_LOCKS"  # the folder of the locks; else /tmp, one for all whatever their TMPDIR says
 PR_SET_PDEATHSIG = 1  # prctl(2)
 IDLE_S = 2.0  # so long after the last command the allocator's cache is given back
 
@@ -52,7 +51,7 @@ class Worker:
             legal_device(device_name, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         )
         self.bench = Bench(self.device)
-        self.facts = replace(self.bench.facts, free_bytes=self.free_bytes())
+        self.facts = self.bench.facts
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.received = 0  # commands read so far
         self.cancelled_through = 0  # those up to this one are cancelled
@@ -60,12 +59,10 @@ class Worker:
         self.step_id: Any = None
 
     def free_bytes(self) -> int:
-        """What a new point could take: of the device, or of the host as far as this process's container goes."""
+        """What a new point could take."""
         from attnlab.measure.memory import free_bytes
 
-        free = free_bytes(self.device)
-        room = room_bytes() if self.device.type == "cpu" else None
-        return free if room is None else min(free, room)
+        return free_bytes(self.device)
 
     def send(self, event: str, **fields: Any) -> None:
         protocol.send(self.out, {"event": event, **fields})
@@ -223,7 +220,7 @@ class Worker:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Holds the device's lock file; says who holds it while waiting. Released by the system if this process dies."""
-        descriptor = open_lock(Path(tempfile.gettempdir()) / f"attnlab-{self.facts.uuid or self.facts.kind}.lock")
+        descriptor = open_lock(Path(os.environ.get(LOCKS, "/tmp")) / f"attnlab-{self.facts.uuid or self.facts.kind}.lock")
         if descriptor is None:
             yield
             return

@@ -88,6 +88,7 @@ def private_home(tmp_path, monkeypatch):
     """No test reads or writes the user's own runs, or waits for another's lock of a device."""
     home = tmp_path / "attnlab-home"
     monkeypatch.setenv("ATTNLAB_HOME", str(home))
+    monkeypatch.setenv("ATTNLAB_LOCKS", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the processes that a test starts
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # for this one, which has read it long ago
     return home

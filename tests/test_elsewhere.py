@@ -143,7 +143,7 @@ def elsewhere(request, tmp_path):
 @pytest.fixture
 def lab(elsewhere, tmp_path, monkeypatch):
     """A lab whose worker is at the other end, where paths may misbehave."""
-    there = ["env", "ATTNLAB_FAULTY=1", "ATTNLAB_DEVICE=cpu", f"TMPDIR={tmp_path}"]
+    there = ["env", "ATTNLAB_FAULTY=1", "ATTNLAB_DEVICE=cpu", f"TMPDIR={tmp_path}", f"ATTNLAB_LOCKS={tmp_path}"]
     monkeypatch.setenv("ATTNLAB_WORKER", shlex.join([*elsewhere[0], *there]))
     monkeypatch.setenv("ATTNLAB_WORKER_PYTHON", sys.executable)
     for fault in FAULTS:

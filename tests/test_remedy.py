@@ -14,6 +14,7 @@ from attnlab.remedy import AGAIN, known, remedy, with_remedy
         ("CUDA error: an illegal memory access was encountered", "leave the path out"),
         ("CUDA error: no CUDA-capable device is detected", "nvidia-smi"),
         ("CUDA driver error: unknown error", "nvidia-smi"),
+        ("the device cannot be used: device is 'cuda:9'; legal here: cpu", "name one of them in ATTNLAB_DEVICE"),
         ("exit code 1: ModuleNotFoundError: No module named 'torch'", "pip install -r requirements.txt"),
         ("flash: something that nobody has seen before", AGAIN),
     ],

@@ -12,6 +12,8 @@ import shlex
 import signal
 import sys
 import time
+import urllib.error
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,7 +169,12 @@ def test_a_second_server_on_the_device_is_told_who_holds_it_and_waits(tmp_path, 
     problem = AttentionProblem(batch=1, seq_q=512, heads=1, head_dim=16, dtype="float32")
     endless = Sweep(problem=problem, seqs=(512,), paths=("faulty-hang",), refine=False)
     quick = replace(endless, paths=("standard",))
-    first, second = (Lab(Store(tmp_path / name), worker_command=command, time_limit_s=600.0) for name in "ab")
+    (tmp_path / "elsewhere").mkdir()
+    other = ["env", f"TMPDIR={tmp_path / 'elsewhere'}", *command]  # as another user's
+    first, second = (
+        Lab(Store(tmp_path / name), worker_command=start, time_limit_s=600.0)
+        for name, start in (("a", command), ("b", other))
+    )
     try:
         first.submit(endless)
         until(lambda: "faulty-hang" in first.snapshot().run.activity, "the first server's call")
@@ -221,3 +228,11 @@ def test_nothing_runs_by_itself_before_the_browser_has_drawn_the_page(serve):
             other = tab.answer()
             assert (page, timers(other), *arrival(other)[1:]) == (page, [], 2, 1)
     assert {"live", "stage", "exactness"} <= set(with_timers)
+
+
+def test_a_request_from_another_page_brings_no_file_in(start_app):
+    """Streamlit's protection against cross-site requests: what comes without its token is turned away."""
+    url = start_app("app.py") + "/_stcore/upload_file/a-session/a-file"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(url, data=b"x", method="PUT"), timeout=30)
+    assert refused.value.code == 403

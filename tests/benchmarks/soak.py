@@ -107,7 +107,7 @@ def soak(points: int, worker: str, folder: Path) -> Accounts:
     fake = [sys.executable, "-u", str(ROOT / "tests" / "fake_worker.py")]
     command = fake if worker == "fake" else [sys.executable, "-u", "-m", "attnlab.worker", "--device", "cpu"]
     accounts, asked = Accounts(), sweeps(points, worker)
-    with patch.dict(os.environ, {"FAKE_WORKER": json.dumps(mode), "TMPDIR": str(folder)}):
+    with patch.dict(os.environ, {"FAKE_WORKER": json.dumps(mode), "TMPDIR": str(folder), "ATTNLAB_LOCKS": str(folder)}):
         began = time.monotonic()
         lab = Lab(Store(folder), worker_command=command, time_limit_s=0.5 if worker == "fake" else 5.0)
         fill_cache(lab.store)

@@ -178,7 +178,7 @@ def main() -> int:
     viewers, delay_s = (options := parser.parse_args()).viewers, options.delay
     compute_nothing(delay_s)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TMPDIR"] = folder
+        os.environ["ATTNLAB_LOCKS"] = folder
         with server(Path(folder)) as (process, url):
             store = Store(folder)
             alone_mib, used_s, began = resident_mib(process.pid), cpu_s(process.pid), time.monotonic()
