@@ -23,7 +23,8 @@ def found() -> None:
     headline.spoken(look.summary)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(environment_rows.when(look), width="stretch")
-        if st.button("Check again", key="e_again", type="primary", disabled=look.running):
+        visitor = shell.public() is not None  # one of many, whose checks would disturb what is measured
+        if st.button("Check again", key="e_again", type="primary", disabled=look.running or visitor):
             examination.start()
             st.rerun()  # the whole page: it then looks again and again
     environment_rows.rows(look)

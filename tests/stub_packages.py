@@ -140,10 +140,28 @@ def launch_raises(message: str) -> str:
     return f"def flash_attn_func(q, k, v, **options):\n    raise RuntimeError({message!r})\n"
 
 
+# What Python runs first: the tests may run where a real flash-attn is installed, which is no part of a stub machine.
+ALONE = """
+from importlib.metadata import MetadataPathFinder
+from pathlib import Path
+
+find = MetadataPathFinder.find_distributions
+
+def found(*context, **more):
+    for there in find(*context, **more):
+        mine = Path(there.locate_file("")).resolve() == Path(__file__).resolve().parent
+        if mine or not there.metadata["Name"].lower().replace("_", "-").startswith("flash-attn"):
+            yield there
+
+MetadataPathFinder.find_distributions = found
+"""
+
+
 class Site:
     def __init__(self, path: Path):
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
+        self.write("sitecustomize.py", ALONE)
 
     def write(self, name: str, text: str) -> None:
         file = self.path / name

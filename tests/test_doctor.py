@@ -334,6 +334,16 @@ def test_f02_a_folder_that_looks_like_4_is_not_4(site):
     assert "--pre" in four.cause and "exact version" in four.cause and "writes over the folder" in four.cause
 
 
+def test_what_a_package_lacks_is_nothing_to_mend_without_a_gpu(site):
+    """4 finds no triton where PyTorch is a build for CPUs, and to install 4 again brings none."""
+    site.torch("2.13.0+cpu", cuda=None)
+    site.nvml(cards=[], error="NVMLError_LibraryNotFound")
+    site.flash_attn_4(module=raises("ModuleNotFoundError", "No module named 'triton'"))
+    four = probed("flash-attn-4")["flash-attn-4"]
+    assert (four.status, four.version, four.remedy) == ("untried", "4.0.0b36", "")
+    assert "needs the module triton" in four.cause and "needs an NVIDIA GPU that PyTorch can use" in four.cause
+
+
 def test_4_alone_is_a_namespace_without_a_version(site):
     site.torch(cards=[H200])
     site.nvml()

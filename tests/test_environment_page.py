@@ -11,7 +11,8 @@ from streamlit.testing.v1 import AppTest
 from attnlab.doctor.examination import Examination
 from attnlab.doctor.finding import Answer
 from attnlab.doctor.judgement import CHILDREN, WHAT
-from attnlab.ui import environment_rows
+from attnlab.limits import Limits
+from attnlab.ui import environment_rows, shell
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM = Answer({"python": "cp312", "packages": {"flash-attn": "2.7.4.post1", "torch": "2.13.0+cu130"}, "driver": "580.95.05",
@@ -89,6 +90,11 @@ def test_the_page_is_there_before_the_checks_are_done(open_page):
     gate.set()
     ended(page)
     assert "checking" not in words(page) and not page.button("e_again").disabled
+
+
+def test_a_visitor_of_a_public_server_starts_no_checks(open_page, monkeypatch):
+    monkeypatch.setattr(shell, "public", Limits)
+    assert ended(open_page(ON_A_GPU)).button("e_again").disabled
 
 
 def test_what_is_broken_has_its_cause_and_a_command(open_page):

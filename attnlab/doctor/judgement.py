@@ -46,6 +46,7 @@ WHAT = {
 CHILD = {"driver": "system", "gpu": "torch", "nvml": "system"}
 CHILDREN = tuple(dict.fromkeys(CHILD.get(name, name) for name in WHAT))
 NEED_GPU = ("sdpa-cudnn", "triton")
+NEEDS_GPU = "a launch needs an NVIDIA GPU that PyTorch can use"
 NOT_STARTED = "could not be started"
 ALONE = ("ncu", "browser")  # judged by their own answer
 NEED_TORCH = ("flash-attn-4", "flash-attn-3", "flash-attn-2", "sdpa-flash", "sdpa-cudnn", "triton", "profiler")
@@ -262,6 +263,8 @@ def _package(name: str, answer: Answer, machine: Machine) -> Finding:
         if name == "flash-attn-4" and overwritten and answer.get("stage") == "load":
             cause = f"flash-attn {overwritten} was installed after it and wrote over the folder that both share"
             return replace(found, kind="overwritten", cause=cause)
+        if found.kind == "dependency" and not machine.usable_gpu:  # PyTorch for a GPU brings it, or nothing needs it
+            return replace(found, status="untried", kind="", cause=f"{found.cause}; {NEEDS_GPU}", remedy="")
         return found
     notes = []
     if re.search(r"lib(c10|torch\w*)\.so", answer.get("alone")):
@@ -270,8 +273,7 @@ def _package(name: str, answer: Answer, machine: Machine) -> Finding:
         )
     if machine.usable_gpu:
         return replace(base, facts="; ".join(["a tiny launch answers right", *notes]))
-    cause = "a launch needs an NVIDIA GPU that PyTorch can use"
-    return replace(base, status="untried", facts="; ".join(["it loads", *notes]), cause=cause)
+    return replace(base, status="untried", facts="; ".join(["it loads", *notes]), cause=NEEDS_GPU)
 
 
 def _not_installed(base: Finding, machine: Machine) -> Finding:
