@@ -807,23 +807,27 @@ def test_what_cannot_be_read_or_kept_is_one_quiet_line(open_page):
 
 @pytest.mark.parametrize(
     ("there", "words"),
-    [("newer", "written by a newer AttnLab"), ("damaged", "was damaged"), ("full", "cannot be written any more")],
+    [("newer", "written by a newer AttnLab"), ("damaged", "was damaged"), ("full", "cannot be written any more"),
+     ("no folder", "cannot be used")],
 )
 def test_the_page_runs_on_without_a_history_and_says_why(open_page, private_home, there, words):
-    private_home.mkdir()
+    if there == "no folder":  # as on a system that may only be read
+        private_home.write_text("")
+    else:
+        private_home.mkdir()
     if there == "newer":
         with sqlite3.connect(private_home / "attnlab.db") as db:
             db.execute("PRAGMA user_version = 999")
     if there == "damaged":
         (private_home / "attnlab.db").write_bytes(b"no database" * 1000)
-    before = {path.read_bytes() for path in private_home.iterdir()}
+    before = {path.read_bytes() for path in private_home.rglob("*")}
     page = until(open_page(TINY), measured)
     if there == "full":
         open_page.labs[0].store._keeper.db.execute("PRAGMA max_page_count = 1")
         page.button("again").click().run()
         until(page, lambda page: words in page.main.markdown[0].value and measured(page))
     assert words in page.main.markdown[0].value and not page.exception
-    assert len(table(page)) == 4 and before <= {path.read_bytes() for path in private_home.iterdir()}
+    assert len(table(page)) == 4 and before <= {path.read_bytes() for path in private_home.rglob("*")}
 
 
 def test_the_reason_of_a_finished_run_is_said():

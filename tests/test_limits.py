@@ -5,6 +5,7 @@ import pytest
 from attnlab.limits import LEGAL, Limits, public
 from attnlab.problem import AttentionProblem
 from attnlab.sweep import Sweep
+from attnlab.ui import shell
 
 PROBLEM = AttentionProblem(batch=1, seq_q=128, heads=2, head_dim=64)
 
@@ -47,3 +48,13 @@ def test_a_run_is_cut_to_its_time_and_never_tries_to_run_out_of_memory():
     cut = Limits(budget_s=20).cut(Sweep(problem=PROBLEM, seqs=(128,), budget_s=600, try_oom=True))
     assert (cut.budget_s, cut.try_oom) == (20, False)
     assert Limits(budget_s=20).cut(Sweep(problem=PROBLEM, seqs=(128,), budget_s=3)).budget_s == 3
+
+
+@pytest.mark.parametrize(("found", "bound"), [(Limits(budget_s=7), {"run_limit_s": 7.0}), (None, {})])
+def test_a_run_of_a_visitor_ends_by_the_clock_too(monkeypatch, tmp_path, found, bound):
+    monkeypatch.setattr(shell, "_public", lambda: found)
+    monkeypatch.setattr(shell, "Lab", lambda store, **how: how)
+    monkeypatch.setattr(shell, "Store", lambda home: None)
+    made = shell._lab.__wrapped__(None)
+    made.pop("worker_command")
+    assert made == bound

@@ -12,7 +12,7 @@ from torch.autograd.profiler import profile
 from attnlab import cost
 from attnlab.measure import point as point_module
 from attnlab.measure.inputs import make_call, make_inputs
-from attnlab.measure.point import Bench
+from attnlab.measure.point import Bench, out_of_memory
 from attnlab.measure.series import Stop
 from attnlab.measurement import Measurement
 from attnlab.paths import FAULTS, PATHS, PathInfo
@@ -253,6 +253,16 @@ def test_f11_what_runs_out_of_memory_does_not_depend_on_the_order_of_the_points(
                 assert ran_out == {("standard", 16_384)}, (seqs, paths)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_f11_running_out_says_what_was_asked_for_what_is_free_and_the_limit():
+    text = (
+        "CUDA out of memory. Tried to allocate 16.00 GiB. GPU 0 has a total capacity of 139.72 GiB of which 7.81 GiB is "
+        "free. Including non-PyTorch memory, this process has 131.91 GiB memory in use. Of the allocated memory 1 GiB"
+    )
+    said = out_of_memory(torch.OutOfMemoryError(text))
+    assert all(words in said for words in ("16.00 GiB", "capacity of 139.72 GiB", "7.81 GiB is free"))
+    assert "Including" not in said
 
 
 @pytest.mark.gpu
