@@ -1,7 +1,7 @@
 """What a visitor of a public server may ask for, so that nobody holds the device for long. ATTNLAB_PUBLIC sets it:
 
-    ATTNLAB_PUBLIC=1                                 the limits below
-    ATTNLAB_PUBLIC=seq=4096,seconds=10,queue=4       others; what is left out is as below
+    ATTNLAB_PUBLIC=1                                         the limits below
+    ATTNLAB_PUBLIC=seq=4096,tokens=8192,seconds=10,queue=4   others; what is left out is as below
 
 On such a server nothing is imported, and a visitor neither sets the time of a run nor tries to run out of memory.
 """
@@ -16,30 +16,37 @@ from attnlab.sweep import BUDGET_MAX_S, Sweep
 from attnlab.units import seconds, sequence
 
 VARIABLE = "ATTNLAB_PUBLIC"
-LEGAL = "1, or some of seq=16384,seconds=20,queue=8: whole numbers from 1"
+LEGAL = "1, or some of seq=16384,tokens=262144,seconds=20,queue=8: whole numbers from 1"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """seq: longest sequence, of queries and of keys; budget_s: seconds that a run may take, by plan and, where that was wrong,
-    by the clock; queue: runs that may wait."""
+    """seq: longest sequence, of queries and of keys; tokens: most of them in one problem, batch x sequence; budget_s: seconds
+    that a run may take, by plan and, where that was wrong, by the clock; queue: runs that may wait."""
 
     seq: int = 16_384
+    tokens: int = 262_144
     budget_s: int = 20
     queue: int = 8
 
     def refusal(self, sweep: Sweep) -> str:
         """Why the sweep is not for this server, in one line; "" when it is."""
-        if (longest := max(sweep.seqs[-1], sweep.seq_q or 0)) <= self.seq:
-            return ""
-        return f"this public server measures up to sequence {sequence(self.seq)}, not {sequence(longest)}"
+        longest, batch = max(sweep.seqs[-1], sweep.seq_q or 0), sweep.problem.batch
+        if longest > self.seq:
+            return f"this public server measures up to sequence {sequence(self.seq)}, not {sequence(longest)}"
+        if batch * longest > self.tokens:
+            asked = f"batch {batch:,} × sequence {sequence(longest)} are {batch * longest:,}"
+            return f"this public server measures up to {self.tokens:,} tokens (batch × sequence), and {asked}"
+        return ""
 
     def cut(self, sweep: Sweep) -> Sweep:
         """The sweep as it may be run."""
         return replace(sweep, budget_s=min(sweep.budget_s, self.budget_s), try_oom=False)
 
     def words(self) -> str:
-        return f"Public server: sequences up to {sequence(self.seq)}, {seconds(self.budget_s)} a run"
+        """What stands where the settings are on a server of one's own."""
+        most = f"sequences up to {sequence(self.seq)}, {self.tokens:,} tokens (batch × sequence)"
+        return f"A public server: {most}, {seconds(self.budget_s)} a run."
 
 
 def public(environment: Callable[[str, str], str] = os.environ.get) -> Limits | None:
@@ -49,7 +56,7 @@ def public(environment: Callable[[str, str], str] = os.environ.get) -> Limits | 
         return None
     if text == "1":
         return Limits()
-    names = {"seq": "seq", "seconds": "budget_s", "queue": "queue"}
+    names = {"seq": "seq", "tokens": "tokens", "seconds": "budget_s", "queue": "queue"}
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")

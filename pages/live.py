@@ -101,7 +101,7 @@ with st.sidebar:
             form = controls.recorded_form(recorded[replay].sweep)
         else:
             controls.seed(worker, lab.snapshot().run)
-            form = controls.form(worker)
+            form = controls.form(worker, shell.public())
             if form.sweep is not None:
                 admitted, refusal = shell.admitted(form.sweep)
                 form = replace(form, sweep=admitted, refusal=refusal)

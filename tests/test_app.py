@@ -869,8 +869,12 @@ def test_a_public_server_says_what_is_too_much_and_cuts_the_rest(open_page, monk
     monkeypatch.setenv("ATTNLAB_PUBLIC", "seq=256,seconds=5")
     shell._public.clear()
     try:
-        page = until(open_page(TINY, fake={"kind": "cpu"}), lambda page: run_of(page))
-        assert open_page.labs[0].snapshot(run_of(page)).run.sweep.budget_s == 5
+        link = {**TINY, "budget": "600", "try_oom": "true"}
+        page = until(open_page(link, fake={"kind": "cpu"}), lambda page: run_of(page))
+        asked = open_page.labs[0].snapshot(run_of(page)).run.sweep
+        assert (asked.budget_s, asked.try_oom) == (5, False) and not page.exception
+        assert not {"budget", "try_oom"} & {widget.key for widget in (*page.number_input, *page.toggle)}
+        assert any("sequences up to 256" in caption.value and "5 s a run" in caption.value for caption in page.caption)
         page.select_slider("seq").set_value(1024).run()
         assert any("public server measures up to sequence 256" in error.value for error in page.error)
         assert page.button("run").disabled

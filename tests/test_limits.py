@@ -1,5 +1,7 @@
 """What a visitor of a public server may ask for."""
 
+from dataclasses import replace
+
 import pytest
 
 from attnlab.limits import LEGAL, Limits, public
@@ -21,7 +23,11 @@ def test_a_server_of_ones_own_has_no_limits(text):
 
 @pytest.mark.parametrize(
     ("text", "limits"),
-    [("1", Limits()), ("seq=4096", Limits(seq=4096)), ("seq=256, seconds=5,queue=2", Limits(256, 5, 2))],
+    [
+        ("1", Limits()),
+        ("seq=4096", Limits(seq=4096)),
+        ("seq=256, tokens=512,seconds=5,queue=2", Limits(256, 512, 5, 2)),
+    ],
 )
 def test_the_environment_sets_them(text, limits):
     assert public(says(text)) == limits
@@ -42,6 +48,15 @@ def test_what_is_too_long_is_refused_in_words():
     assert limits.refusal(short) == ""
     assert limits.refusal(long) == "this public server measures up to sequence 1,024, not 2,048"
     assert "4,096" in limits.refusal(Sweep(problem=PROBLEM, seqs=(128,), seq_q=4096))
+
+
+def test_a_batch_of_too_many_tokens_is_refused_in_words():
+    limits, four = Limits(seq=1024, tokens=2048), replace(PROBLEM, batch=4)
+    assert limits.refusal(Sweep(problem=four, seqs=(128, 512))) == ""
+    assert limits.refusal(Sweep(problem=four, seqs=(128, 1024))) == (
+        "this public server measures up to 2,048 tokens (batch × sequence), and batch 4 × sequence 1,024 are 4,096"
+    )
+    assert "sequence 1,024 are" in limits.refusal(Sweep(problem=four, seqs=(128,), seq_q=1024)), "of queries too"
 
 
 def test_a_run_is_cut_to_its_time_and_never_tries_to_run_out_of_memory():

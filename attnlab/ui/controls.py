@@ -13,6 +13,7 @@ from typing import Any
 import streamlit as st
 
 from attnlab.device import PathStatus
+from attnlab.limits import Limits
 from attnlab.paths import PATHS
 from attnlab.presets import PRESETS
 from attnlab.problem import (
@@ -49,15 +50,16 @@ def seed(worker: WorkerState, latest: Run | None) -> None:
     link.seed(worker, values_for(latest.sweep) if first and latest and latest.active else None)
 
 
-def form(worker: WorkerState) -> Form:
-    """Draws the form into the current container; `seed` has filled it."""
+def form(worker: WorkerState, limits: Limits | None = None) -> Form:
+    """Draws the form into the current container; `seed` has filled it. `limits` of a public server, where what a run may
+    take is no visitor's to set."""
     preset_widget(key="preset", on_change=fill)
     shape = shape_widgets(in_link)
     if any(shape[name] is None for name in link.UNDECLARED):
         st.rerun()  # link.seed mends it
     paths = path_widgets(in_link, {path.name: path for path in worker.paths})
     says = st.container()
-    more, how = more_widgets(in_link)
+    more, how = more_widgets(in_link, limits=limits)
     link.keep()
     sweep, refusal = None, ""
     try:
@@ -215,7 +217,9 @@ def path_box(name: str, here: PathStatus | None, tied: dict[str, Any]) -> bool:
     )
 
 
-def more_widgets(tie: Tie, within: Sequence[str] = link.WITHIN) -> tuple[dict[str, Any], dict[str, Any]]:
+def more_widgets(
+    tie: Tie, within: Sequence[str] = link.WITHIN, limits: Limits | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The rest of the problem: kv_heads, window, lengths as text, and other_seq and other_head_dim, which go before their
     sliders; None or "" for what is as usual. And how it is swept."""
     with st.popover("More", key="more", width="stretch"):
@@ -275,24 +279,29 @@ def more_widgets(tie: Tie, within: Sequence[str] = link.WITHIN) -> tuple[dict[st
             "on the same data.",
             tie("l2", default="cold"),
         )
-        budget_s = st.number_input(
+        if limits:
+            st.caption(limits.words())
+            taking = {"budget_s": limits.budget_s, "try_oom": False}
+        else:
+            taking = taking_widgets(tie)
+    return problem, {**taking, "seq_q": seq_q, "precision": float(precision) / 100, "l2": l2}
+
+
+def taking_widgets(tie: Tie) -> dict[str, Any]:
+    """What a run may take of the device: seconds, and its memory to the end."""
+    return {
+        "budget_s": st.number_input(
             "Budget of a run, seconds",
             1,
             BUDGET_MAX_S,
             help="A point predicted not to fit is skipped and shown with its prediction.",
             **tie("budget", value=int(DEFAULT_BUDGET_S)),
-        )
-        try_oom = st.toggle(
+        ),
+        "try_oom": st.toggle(
             "Try out of memory for real",
             help="On a GPU: a point predicted not to fit is tried all the same. Host memory is never tried.",
             **tie("try_oom"),
-        )
-    return problem, {
-        "budget_s": budget_s,
-        "try_oom": try_oom,
-        "seq_q": seq_q,
-        "precision": float(precision) / 100,
-        "l2": l2,
+        ),
     }
 
 
