@@ -157,6 +157,11 @@ def product_sentence(problem: AttentionProblem, roof: Roof | None, devices: int 
     floor = {path: (estimate(problem, path, roof).ms, estimate(share, path, roof).ms) for path in memory_plan.PATHS}
     split_gain, flash_gain = floor["standard"][0] / floor["standard"][1], floor["standard"][0] / floor["flash"][0]
     both = floor["standard"][0] / floor["flash"][1]
+    if times(flash_gain) == times(1):
+        return (
+            f"{said} Flash moves less, but arithmetic is what limits both on one {roof.device}, {ms(floor['flash'][0])}: there"
+            f" it saves memory, and time only where a kernel falls short of its floor."
+        )
     return (
         f'{said} Flash solves "cannot compute fast enough": its floor on one {roof.device} is {ms(floor["flash"][0])} where'
         f" that of standard is {ms(floor['standard'][0])}. The two multiply: {times(split_gain)} by {devices} devices,"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attnlab import budget, cost, memory_plan
 from attnlab.budget import KVCache, read_lengths, split
-from attnlab.estimate import data_sheet_roof, estimate
+from attnlab.estimate import MEASURED, Roof, data_sheet_roof, estimate
 from attnlab.problem import AttentionProblem, ProblemError
 
 GIB = 2**30
@@ -98,3 +98,9 @@ def test_parallelism_and_flash_multiply():
     needs = memory_plan.total_bytes(split(PROBLEM, 8).problem, "standard") / GIB
     assert f"{needs:.1f} GiB on each instead of 130 GiB" in said
     assert "516× less" in budget.product_sentence(PROBLEM, None, 8)
+
+
+def test_where_arithmetic_limits_both_flash_is_not_said_to_make_it_faster():
+    roof = Roof(peak_tflops=0.1, bandwidth_tbs=0.1, device="CPU", source=MEASURED)
+    said = budget.product_sentence(PROBLEM, roof, 8)
+    assert "fast enough" not in said and "arithmetic is what limits both on one CPU" in said
