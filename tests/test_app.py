@@ -65,6 +65,13 @@ def open_page(private_home, monkeypatch):
         lab.close()
 
 
+@pytest.fixture
+def held(tmp_path):
+    """(a mode of the fake worker, go): a run stands still before its fourth point until the file `go` is there."""
+    go = tmp_path / "go"
+    return {"hold": {"at": ["flash", 256], "file": str(go)}}, go
+
+
 def until(page, ready):
     """Runs the page until `ready(page)`."""
     limit = time.monotonic() + LIMIT_S
@@ -285,7 +292,7 @@ def test_no_path_is_refused_in_words(open_page):
 
 
 def test_a_missing_path_is_greyed_out_with_its_reason(open_page):
-    page = until(open_page(TINY, real=True), measured)
+    page = until(open_page({**TINY, "live": "false"}, real=True), lambda page: not page.button("run").disabled)
     assert [box.key for box in page.checkbox] == list(PATHS)
     missing = page.checkbox("flash-attn-3")
     assert missing.disabled and "missing" in missing.label
@@ -309,8 +316,9 @@ def test_a_tiny_run_on_the_real_worker_ends_with_both_curves(open_page):
     assert "--seqs 128,256" in page.code[0].value
 
 
-def test_live_a_change_cancels_the_run_and_starts_the_new_one(open_page):
-    page = open_page({**TINY, "seq": "4096", "dtype": "bfloat16"}, fake={"delay_s": 0.2})
+def test_live_a_change_cancels_the_run_and_starts_the_new_one(open_page, held):
+    fake, go = held
+    page = open_page({**TINY, "seq": "4096", "dtype": "bfloat16"}, fake)
     until(page, lambda page: status_line(page).startswith("Measuring"))
     first = run_of(page)
     page.slider("heads").set_value(4).run()
@@ -318,13 +326,15 @@ def test_live_a_change_cancels_the_run_and_starts_the_new_one(open_page):
     lab = open_page.labs[0]
     assert lab.snapshot(first).run.state == "cancelled"
     assert lab.snapshot(second).run.sweep.problem.heads == 4
+    go.touch()
     until(page, measured)
     assert set(table(page)["status"]) == {"ok"}
 
 
-def test_not_live_a_change_waits_and_the_running_sweep_finishes(open_page):
+def test_not_live_a_change_waits_and_the_running_sweep_finishes(open_page, held):
     """F23."""
-    page = open_page({**TINY, "heads": "16", "seq": "4096", "live": "false"}, fake={"delay_s": 0.1})
+    fake, go = held
+    page = open_page({**TINY, "heads": "16", "seq": "4096", "live": "false"}, fake)
     until(page, lambda page: not page.button("run").disabled)
     assert run_of(page) is None, "nothing runs before it is asked for"
     page.button("run").click().run()
@@ -335,6 +345,7 @@ def test_not_live_a_change_waits_and_the_running_sweep_finishes(open_page):
     assert page.button("run").label == "Queue" and not page.button("stop").disabled
     page.button("run").click().run()
     assert run_of(page) == first, "the running one stays in view"
+    go.touch()
     until(page, lambda page: run_of(page) != first)
     run = open_page.labs[0].snapshot(first).run
     assert run.state == "done" and len(run.measurements) == 12
@@ -351,17 +362,18 @@ def tab(monkeypatch):
     return now.append
 
 
-def test_a_slider_of_one_tab_ends_no_run_that_another_one_watches(open_page, tab):
-    link = {**TINY, "seq": "4096"}
+def test_a_slider_of_one_tab_ends_no_run_that_another_one_watches(open_page, tab, held):
+    link, (fake, go) = {**TINY, "seq": "4096"}, held
     tab("first")
-    first = until(open_page(link, fake={"delay_s": 0.2}), lambda page: run_of(page))
+    first = until(open_page(link, fake), lambda page: run_of(page))
     tab("second")
-    second = until(open_page(link, fake={"delay_s": 0.2}), lambda page: run_of(page))
+    second = until(open_page(link, fake), lambda page: run_of(page))
     shared, lab = run_of(first), open_page.labs[0]
     assert run_of(second) == shared
     second.slider("heads").set_value(4).run()
     own = run_of(second)
     assert lab.snapshot(shared).run.active and lab.snapshot().queue == (own,)
+    go.touch()
     tab("first")
     until(first, measured)
     assert lab.snapshot(shared).run.state == "done" and len(table(first)) == 12
@@ -410,12 +422,14 @@ def test_a_sweep_that_the_form_cannot_ask_for_is_not_joined(open_page):
     assert shape(page) == link.shape_values(default_sweep("cpu"))
 
 
-def test_run_pressed_while_this_very_sweep_runs_does_not_start_it_over(open_page):
-    page = open_page({**TINY, "seq": "4096"}, fake={"delay_s": 0.2})
+def test_run_pressed_while_this_very_sweep_runs_does_not_start_it_over(open_page, held):
+    fake, go = held
+    page = open_page({**TINY, "seq": "4096"}, fake)
     until(page, lambda page: len(table(page)) >= 2)
     run_id = run_of(page)
     page.button("run").click().run()
     assert run_of(page) == run_id and open_page.labs[0].snapshot(run_id).run.active
+    go.touch()
     until(page, measured)
 
 
@@ -464,11 +478,15 @@ def test_a_stored_answer_is_shown_at_once_and_can_be_measured_again(open_page):
     assert open_page.labs[0].snapshot(run_of(again)).run.created > created
 
 
-def test_a_reload_while_something_is_measured_again_shows_what_is_measured(open_page):
-    page = until(open_page(TINY, fake={"delay_s": 0.2}), measured)
+def test_a_reload_while_something_is_measured_again_shows_what_is_measured(open_page, held):
+    fake, go = held
+    go.touch()
+    page = until(open_page(TINY, fake), measured)
+    go.unlink()
     page.button("again").click().run()
     reloaded = open_page(TINY)
     assert run_of(reloaded) == run_of(page) and not reloaded.button("stop").disabled
+    go.touch()
     until(reloaded, measured)
 
 

@@ -38,6 +38,13 @@ def fake_app(start_app):
     return start
 
 
+@pytest.fixture
+def held_app(fake_app, tmp_path):
+    """held_app(query) → (URL, go): a run stands still before its sixth point until the file `go` is there."""
+    go = tmp_path / "go"
+    return lambda query: (fake_app(query, hold={"at": ["flash", 512], "file": str(go)}), go)
+
+
 def status_is(page, start, timeout=60_000):
     """Waits until the page's status line starts with these words; returns it."""
     from playwright.sync_api import TimeoutError  # here, because these tests skip where it is not installed
@@ -119,9 +126,10 @@ def test_a_preset_fills_the_form_and_its_address_shows_the_same_elsewhere(chromi
     assert asked.inner_text() == said
 
 
-def test_curves_stream_in_and_the_zoom_stays(chromium_page, fake_app):
+def test_curves_stream_in_and_the_zoom_stays(chromium_page, held_app):
     page = chromium_page
-    page.goto(fake_app(SIX + "&live=false", delay_s=0.8))
+    url, go = held_app(SIX + "&live=false")
+    page.goto(url)
     run(page)
     wait_for_points(page, 1)
     assert points(page) < 12, "the first points are shown before the last"
@@ -133,9 +141,8 @@ def test_curves_stream_in_and_the_zoom_stays(chromium_page, fake_app):
     page.mouse.up()
     axis = "(chart) => chart._fullLayout.xaxis.range"
     zoomed = page.locator(LATENCY).evaluate(axis)
-    seen = points(page)
+    go.touch()
     wait_for_points(page, 12)
-    assert seen < 12, "the zoom was drawn while points were still to come"
     status_is(page, "Measured")
     assert page.locator(LATENCY).evaluate(axis) == zoomed
 
@@ -165,11 +172,12 @@ def click_point(page, chart, path, seq):
     page.wait_for_function(PANEL_SAYS, arg=[["path", path], ["seq", f"at {seq:,}"]])
 
 
-def test_a_click_on_a_point_opens_it_while_a_run_goes_on(chromium_page, fake_app):
+def test_a_click_on_a_point_opens_it_while_a_run_goes_on(chromium_page, held_app):
     page = chromium_page
     page.set_viewport_size({"width": 1280, "height": 900})  # all of the charts in sight, for the mouse
     large = SIX.replace("heads=16&head_dim=32", "batch=16&heads=64&head_dim=128")  # the curves lie apart
-    page.goto(fake_app(large + "&live=false", delay_s=1.2))
+    url, go = held_app(large + "&live=false")
+    page.goto(url)
     page.locator("[class*=st-key-point_path]").wait_for()  # what is heavy has come
     run(page)
     wait_for_points(page, 4)
@@ -188,6 +196,7 @@ def test_a_click_on_a_point_opens_it_while_a_run_goes_on(chromium_page, fake_app
     assert points(page) < 12, "the panel answered while points were still to come"
     assert "Samples" in page.locator(".st-key-one_point").inner_text()
     assert page.evaluate(PLACES) == places and page.locator(LATENCY).evaluate(axis) == zoomed
+    go.touch()
     status_is(page, "Measured")
     assert page.locator(LATENCY).evaluate(axis) == zoomed and page.evaluate(PLACES) == places
     assert page.evaluate(PANEL_SAYS, [["path", "flash"], ["seq", "at 256"]]), "what was picked stays picked"
@@ -226,6 +235,7 @@ def test_the_clock_switches_the_curves_in_place_and_is_in_the_address(chromium_p
     wait_for_points(page, 12)
     times = """(chart) => chart._fullData.filter((t) => t.uid === "standard-line")[0].y"""
     chart = page.locator(LATENCY).element_handle()
+    page.get_by_text("The same run as a command line").wait_for()  # the last that a page draws
     page.locator(".st-key-clock").scroll_into_view_if_needed()
     device, places = chart.evaluate(times), page.evaluate(PLACES)
     page.locator(".st-key-clock").get_by_text("wall", exact=True).click()
@@ -309,11 +319,12 @@ class Withheld:
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 2, 3])
-def test_a_part_of_the_page_that_does_not_arrive_takes_no_other_part_with_it(chromium_page, fake_app, tmp_path, wanted):
+def test_a_part_of_the_page_that_does_not_arrive_takes_no_other_part_with_it(chromium_page, held_app, wanted):
     """The browser takes such a part out, what followed it moves up, and the next messages meant other elements: the page was
     blank from then on (in 1 of 6 runs with more browsers than cores)."""
-    page, between, go = chromium_page, Withheld(chromium_page, wanted), tmp_path / "go"
-    page.goto(fake_app(SIX + "&live=false", hold={"at": ["flash", 512], "file": str(go)}))
+    page, between = chromium_page, Withheld(chromium_page, wanted)
+    url, go = held_app(SIX + "&live=false")
+    page.goto(url)
     run(page)
     wait_for_points(page, 4)
     between.armed = True
@@ -321,7 +332,9 @@ def test_a_part_of_the_page_that_does_not_arrive_takes_no_other_part_with_it(chr
     while between.armed:
         assert time.monotonic() < until
         page.locator(".st-key-causal label").click()  # runs the whole page; again where Streamlit itself dropped that part
-        page.wait_for_timeout(3000)
+        patience = time.monotonic() + 3
+        while between.armed and time.monotonic() < patience:
+            page.wait_for_timeout(100)
     go.touch()
     status_is(page, "Measured")
     wait_for_points(page, 12)
@@ -330,13 +343,13 @@ def test_a_part_of_the_page_that_does_not_arrive_takes_no_other_part_with_it(chr
 
 
 def test_a_page_that_an_error_of_the_front_end_takes_away_comes_back_to_its_run(
-    chromium_browser, fake_app, private_home, tmp_path
+    chromium_browser, held_app, private_home
 ):
-    context, errors, sockets, go = chromium_browser.new_context(), [], [], tmp_path / "go"
+    context, errors, sockets, (url, go) = chromium_browser.new_context(), [], [], held_app(SIX)
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.route_web_socket("**/_stcore/stream", lambda socket: sockets.append(socket) or socket.connect_to_server())
-    page.goto(fake_app(SIX, hold={"at": ["flash", 512], "file": str(go)}))
+    page.goto(url)
     wait_for_points(page, 4)
     page.evaluate("window.before = true")
     misplaced = ForwardMsg()
@@ -352,10 +365,11 @@ def test_a_page_that_an_error_of_the_front_end_takes_away_comes_back_to_its_run(
     assert stored_runs(private_home) == [("done", {16}, 12)]
 
 
-def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_app, private_home, tmp_path):
+def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, held_app, private_home, tmp_path):
     """F23."""
     page = chromium_page
-    page.goto(fake_app(SIX + "&live=false", delay_s=0.8))
+    url, go = held_app(SIX + "&live=false")
+    page.goto(url)
     run(page)
     wait_for_points(page, 2)
     slide(page, "heads", -8)
@@ -363,6 +377,7 @@ def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_a
     page.locator(".st-key-causal label").click()
     page.get_by_role("button", name="Queue").wait_for()
     assert page.get_by_role("button", name="Stop").is_enabled()
+    go.touch()
     status_is(page, "Measured")
     assert stored_runs(private_home) == [("done", {16}, 12)]
     log = (tmp_path / "server.log").read_text()
@@ -370,10 +385,10 @@ def test_widgets_touched_while_a_sweep_runs_leave_it_alone(chromium_page, fake_a
 
 
 @pytest.fixture
-def two_tabs(chromium_page, fake_app, tmp_path):
-    """(first, second, go): two tabs that watch one run, which waits at its sixth point for the file `go`."""
-    first, second, go = chromium_page, chromium_page.context.new_page(), tmp_path / "go"
-    first.goto(fake_app(SIX, hold={"at": ["flash", 512], "file": str(go)}))
+def two_tabs(chromium_page, held_app):
+    """(first, second, go): two tabs that watch one run."""
+    first, second, (url, go) = chromium_page, chromium_page.context.new_page(), held_app(SIX)
+    first.goto(url)
     wait_for_points(first, 4)
     second.goto(first.url.partition("?")[0])  # names no sweep: it is shown the one that runs
     wait_for_points(second, 4)
@@ -403,9 +418,9 @@ def test_a_tab_that_was_closed_keeps_no_run_alive(two_tabs, private_home, tmp_pa
     assert [state for state, _, _ in stored_runs(private_home)] == ["done", "cancelled"]
 
 
-def test_stop_ends_a_running_sweep(chromium_page, fake_app, private_home):
+def test_stop_ends_a_running_sweep(chromium_page, held_app, private_home):
     page = chromium_page
-    page.goto(fake_app(SIX + "&live=false", delay_s=0.8))
+    page.goto(held_app(SIX + "&live=false")[0])
     run(page)
     wait_for_points(page, 2)
     pressed = time.monotonic()
