@@ -4,7 +4,8 @@
 #   PYTHON  the Python that makes the environment
 #   TORCH   a torch to install first, as arguments of pip install, such as TORCH=torch==2.13.0
 #   TESTS   what pytest runs, such as TESTS="tests/test_lab.py -x"; all tests when empty
-#   JOBS    so many processes run all tests side by side; one after the other on a GPU, where they would disturb its clocks
+#   JOBS    so many processes run all tests side by side, more than cores because many of them wait; one after the other on a
+#           GPU, where they would disturb its clocks
 
 PYTHON ?= python3
 TORCH ?=
@@ -14,7 +15,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 # Without an NVIDIA driver the tests leave out flash-attn-4 and its CUDA compiler: hundreds of megabytes that cannot run.
 DRIVER := $(wildcard /proc/driver/nvidia/version /dev/dxg)
-JOBS ?= $(if $(DRIVER),0,2)
+JOBS ?= $(if $(DRIVER),0,3)
 # With a screen Streamlit opens the browser; without one it says where the page is.
 SCREEN := $(if $(DISPLAY)$(WAYLAND_DISPLAY),--server.headless=false --server.showEmailPrompt=false)
 

@@ -35,6 +35,7 @@ from attnlab.ui.text import escape
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = {"batch": "1", "seq": "256", "heads": "2", "head_dim": "32", "dtype": "float32", "direction": "forward"}
+QUICK = {**TINY, "within": "5", "budget": "3"}  # for the real worker: a busy machine's times are not sharp for long
 LIMIT_S = 60.0
 
 
@@ -305,7 +306,7 @@ def test_a_missing_path_is_greyed_out_with_its_reason(open_page):
 
 
 def test_a_tiny_run_on_the_real_worker_ends_with_both_curves(open_page):
-    page = until(open_page({**TINY, "dtype": "bfloat16"}, real=True), measured)  # a dtype that flash takes everywhere
+    page = until(open_page({**QUICK, "dtype": "bfloat16"}, real=True), measured)  # a dtype that flash takes everywhere
     for path in ("standard", "flash"):
         assert all(ms > 0 for ms in curve(page, "latency", path).values())
         assert all(size > 0 for size in curve(page, "memory", path).values())
@@ -959,7 +960,7 @@ def test_the_server_process_never_imports_torch(private_home):
 import sys, time
 from streamlit.testing.v1 import AppTest
 page = AppTest.from_file({str(ROOT / "app.py")!r}, default_timeout=30)
-for key, value in {TINY!r}.items():
+for key, value in {QUICK!r}.items():
     page.query_params[key] = value
 page.run()
 while not page.main.markdown[1].value.startswith("Measured"):
