@@ -450,7 +450,7 @@ def test_ctrl_enter_runs(chromium_page, fake_app):
 
 
 def test_the_real_worker_draws_both_curves(chromium_page, start_app):
-    query = "?seq=256&heads=2&head_dim=32&dtype=float32&direction=forward&within=5&budget=3"
+    query = "?seq=256&heads=2&head_dim=32&dtype=float32&direction=forward&within=5"
     chromium_page.goto(start_app(ROOT / "app.py", query=query))
     status_is(chromium_page, "Measured", timeout=90_000)
     assert points(chromium_page) == 4
