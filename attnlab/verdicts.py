@@ -33,7 +33,6 @@ GENERAL = (
 )
 WORDS = {"pass": "✓ PASS", "fail": "✗ FAIL", "unsupported": "– unsupported"}
 CONTROL_WORDS = {"pass": "✓ rejected", "fail": "✗ NOT rejected", "unsupported": "– cannot be rejected"}
-SUPPORT_WORDS = {"pass": "✓", "fail": "✗ wrong answer", "unsupported": "–"}
 PENDING, NOT_MEASURED = "…", "not measured"
 BUDGET_S = 300.0
 LIKE_TRUTH = 1e-5  # an error below the rule's floor: agreement, and a ratio of two such errors says nothing
