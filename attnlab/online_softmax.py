@@ -11,7 +11,7 @@ At the end O / l is Σ softmax(s)·v, although no block has seen the scores of a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 KEYS, BLOCK = 8, 4
@@ -55,8 +55,8 @@ def trace(scores: Sequence[float], values: Sequence[float], block: int, mode: st
         m_new = m if mode == NO_MAX else max(m, *s)
         rescale = exp(m - m_new) if mode == RIGHT else 1.0
         p = tuple(exp(score - m_new) for score in s)
-        l_new = rescale * l + sum(p)
-        o_new = rescale * o + sum(weight * value for weight, value in zip(p, v, strict=True))
+        l_new = rescale * l + added(p)
+        o_new = rescale * o + added(weight * value for weight, value in zip(p, v, strict=True))
         blocks.append(
             Block(first=first, scores=s, values=v, m_old=m, m=m_new, rescale=rescale, p=p, l_old=l, l=l_new, o_old=o, o=o_new)
         )  # fmt: skip
@@ -68,8 +68,16 @@ def plain(scores: Sequence[float], values: Sequence[float]) -> float:
     """Softmax with all scores in sight, its max subtracted, and then the sum over the values."""
     m = max(scores)
     weights = [exp(score - m) for score in scores]
-    total = sum(weights)
-    return sum(weight / total * value for weight, value in zip(weights, values, strict=True))
+    total = added(weights)
+    return added(weight / total * value for weight, value in zip(weights, values, strict=True))
+
+
+def added(terms: Iterable[float]) -> float:
+    """One after another, as the papers add; Python's own sum carries what rounding loses, since 3.12."""
+    total = 0.0
+    for term in terms:
+        total += term
+    return total
 
 
 def exp(x: float) -> float:
