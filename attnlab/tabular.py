@@ -47,7 +47,8 @@ def rows(run: Run) -> list[dict[str, Any]]:
 
 
 def to_csv(*runs: Run) -> str:
-    """Text that a spreadsheet would run as a formula begins with an apostrophe."""
+    """Text that a spreadsheet would run as a formula begins with an apostrophe; a NUL, which few readers of CSV take, is left
+    out."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(KINDS), lineterminator="\n")
     writer.writeheader()
@@ -59,7 +60,10 @@ def to_csv(*runs: Run) -> str:
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\0", "")
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def to_parquet(*runs: Run) -> bytes:

@@ -54,6 +54,11 @@ def chromium() -> str | None:
     return next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
 
 
+def components(page) -> list:
+    """What draws something on an AppTest's page; that which says that the page has arrived is a component too."""
+    return [part for part in page.get("bidi_component") if part.proto.component_name != "attnlab_arrival"]
+
+
 def figure_of(chart) -> dict:
     """What a chart of an AppTest's page draws."""
     return json.loads(json.loads(chart.proto.json)[0])

@@ -142,6 +142,12 @@ def test_csv_holds_no_formula_of_somebody_elses():
     assert (row["run"], row["reason"], row["notes"]) == ("'+1", '\'=HYPERLINK("http://x")', "'@SUM(1)")
 
 
+def test_csv_holds_no_nul():
+    """The csv module of Python 3.10 cannot write one."""
+    (row,) = csv.DictReader(io.StringIO(tabular.to_csv(run_of(f25_point("standard", 1024, "fault", reason="a\0b\0")))))
+    assert row["reason"] == "ab"
+
+
 def test_csv_of_an_empty_run_has_a_header():
     assert tabular.to_csv(run_of()).startswith("run,created,device,driver,cuda,torch,batch,")
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import figure_of
+from conftest import components, figure_of
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from samples import F25
@@ -519,7 +519,7 @@ def test_markup_in_a_file_is_shown_as_text(page_of, monkeypatch):
         assert "<img" not in plain and "[here]" not in plain and ":red[x]" not in plain and "\x00" not in words, words
     for html in page.get("html"):
         assert "<img" not in html.value and "<script" not in html.value
-    for chart in page.get("bidi_component"):
+    for chart in components(page):
         drawn = figure_of(chart)
         assert "onerror" in json.dumps(drawn) or chart.key not in ("latency", "memory")
         assert "<img" not in json.dumps(drawn) and "<script" not in json.dumps(drawn)

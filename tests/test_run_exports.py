@@ -93,7 +93,8 @@ def as_measured(run):
 def test_csv_holds_every_number_of_every_recorded_run(shipped):
     for run in shipped.values():
         data = pd.read_csv(
-            io.StringIO(tabular.to_csv(run)), keep_default_na=False, na_values={n: [""] for n in NUMBERS}
+            io.StringIO(tabular.to_csv(run)), keep_default_na=False, na_values={n: [""] for n in NUMBERS},
+            float_precision="round_trip",
         )
         assert list(data.columns) == list(tabular.KINDS) and len(data) == len(run.measurements)
         assert list(data["status"]) == [m.status for m in run.measurements]

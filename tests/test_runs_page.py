@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import figure_of
+from conftest import components, figure_of
 from samples import F25, H200
 from streamlit.testing.v1 import AppTest
 from test_store import finished
@@ -106,7 +106,7 @@ def choose(page, *wanted):
 
 
 def charts(page):
-    return {c.key: figure_of(c) for c in page.get("bidi_component") if c.key != runs_table.KEY}
+    return {c.key: figure_of(c) for c in components(page) if c.key != runs_table.KEY}
 
 
 def sentence(page):
