@@ -35,8 +35,7 @@ class Limits:
         if longest > self.seq:
             return f"this public server measures up to sequence {sequence(self.seq)}, not {sequence(longest)}"
         if batch * longest > self.tokens:
-            asked = f"batch {batch:,} × sequence {sequence(longest)} are {batch * longest:,}"
-            return f"this public server measures up to {self.tokens:,} tokens (batch × sequence), and {asked}"
+            return f"this public server measures up to {self.tokens:,} tokens (batch × sequence), not {batch * longest:,}"
         return ""
 
     def cut(self, sweep: Sweep) -> Sweep:
