@@ -422,6 +422,10 @@ def test_a_tab_that_was_closed_keeps_no_run_alive(two_tabs, private_home, tmp_pa
     assert "created with a default value" not in (tmp_path / "server.log").read_text()
     first.goto("about:blank")
     slide(second, "heads", 1)
+    limit = time.monotonic() + 60
+    while len(stored_runs(private_home)) < 2:  # until then the status line is that of the first run
+        assert time.monotonic() < limit
+        second.wait_for_timeout(50)
     status_is(second, "Measuring: quick pass · 5 of 12")  # held there, and not behind the other
     go.touch()
     status_is(second, "Measured")
